@@ -1,0 +1,75 @@
+# Every target makes or refreshes .venv by itself: nothing has to be installed by hand.
+# Paths are relative, so that the folder may have any name.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test bench format soak install clean FORCE
+
+# The first of these that is new enough and can make a virtual environment; or say make PYTHON=...
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+
+BIN := .venv/bin
+RUN := $(BIN)/python -m
+# Progress for people, silence for pipes.
+SAY = [ ! -t 2 ] || echo >&2
+# Python compiles what it imports anyway: compiling all of it at once doubles the time of the install.
+PIP = --no-compile --disable-pip-version-check $$([ -t 2 ] || echo --quiet)
+
+# A virtual environment holds absolute paths: after the folder has moved it is made anew.
+ifneq "$(shell cat .venv/here 2>/dev/null)" "$(CURDIR)"
+MOVED := FORCE
+endif
+FORCE:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/warm ## a short tour on the embedded bus
+	@$(BIN)/tidings demo $(ARGS)
+
+test: .venv/warm ## format, lint, types and tests (ARGS="-k name" goes to pytest)
+	@$(RUN) ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
+	@$(RUN) ruff check --quiet .
+	@$(RUN) mypy
+	@$(RUN) pytest $(ARGS)
+
+soak: .venv/warm ## the tests again, with many more and always new examples
+	@TIDINGS_SOAK=1 $(RUN) pytest $(ARGS)
+
+bench: .venv/warm ## every benchmark
+	@set -e; for bench in benchmarks/bench_*.py; do \
+		[ -e "$$bench" ] || continue; \
+		$(SAY) "$$bench"; $(BIN)/python "$$bench" $(ARGS); done
+
+format: .venv/installed ## format the code and repair what can be repaired
+	@$(RUN) ruff format --quiet .
+	@$(RUN) ruff check --quiet --fix .
+
+install: .venv/warm ## only make .venv
+	@:
+
+clean: ## remove .venv and all caches
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Build isolation is off so that the build backend is pinned as well, and fetched once.
+.venv/installed: pyproject.toml constraints.txt $(MOVED)
+	@[ -n '$(PYTHON)' ] && '$(PYTHON)' -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Tidings needs Python 3.11 or newer, with venv and ensurepip. Name one: make PYTHON=/path/to/python3" >&2; \
+		exit 1; }
+	@if [ "$$(cat .venv/here 2>/dev/null)" != "$$(pwd -P)" ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		$(SAY) "Creating .venv"; rm -rf .venv && '$(PYTHON)' -m venv .venv; fi
+	@$(SAY) "Installing the packages of constraints.txt"
+	@$(RUN) pip install $(PIP) -c constraints.txt hatchling editables
+	@$(RUN) pip install $(PIP) -c constraints.txt --no-build-isolation -e '.[dev]'
+	@pwd -P > .venv/here
+	@touch $@
+
+# Compiles the matching kernels into their cache once, not in the middle of the first match.
+.venv/warm: .venv/installed $(shell find src/tidings/matching -name '*.py' 2>/dev/null)
+	@if $(BIN)/tidings warm --help >/dev/null 2>&1; then \
+		$(SAY) "Compiling the matching kernels"; $(BIN)/tidings warm >/dev/null; fi
+	@touch $@
