@@ -1,0 +1,135 @@
+"""What enters the broker machine (Inputs) and what leaves it (Effects).
+
+A driver (the simulator, the sockets, the embedded bus) feeds Inputs one at a time with the time now, and carries out the
+Effects in order. The machine does no I/O and reads no clock.
+"""
+
+import msgspec
+
+from tidings.model.event import Event
+from tidings.model.message import CLIENT, Message
+from tidings.model.subscription import Advertisement, Subscription
+
+
+class _Step(msgspec.Struct, frozen=True):
+    pass
+
+
+class Connected(_Step, frozen=True):
+    """A client or a neighbouring broker is there; nothing is sent to it before its first LinkReady."""
+
+    peer: str
+    role: str = CLIENT
+
+
+class Disconnected(_Step, frozen=True):
+    peer: str
+
+
+class Received(_Step, frozen=True):
+    peer: str
+    message: Message
+
+
+class LinkReady(_Step, frozen=True):
+    """The link takes one more event. Without this input outboxes would never fill and every scheduler would look alike."""
+
+    peer: str
+
+
+class Stored(_Step, frozen=True):
+    """The records of this ticket are safe (synced to disk, and replicated where the overlay asks for it)."""
+
+    ticket: int
+
+
+class StoreFailed(_Step, frozen=True):
+    """The records of this ticket could not be stored; nothing of them may be acknowledged."""
+
+    ticket: int
+    reason: str
+
+
+class Woke(_Step, frozen=True):
+    """A time that was asked for by Wake has come."""
+
+    timer: str
+
+
+Input = Connected | Disconnected | Received | LinkReady | Stored | StoreFailed | Woke
+
+
+class Send(_Step, frozen=True):
+    """Put a message on the link to a peer; events go only after its LinkReady."""
+
+    peer: str
+    message: Message
+
+
+class Deliver(_Step, frozen=True):
+    """Hand an event to a local client, after its LinkReady."""
+
+    client: str
+    event: Event
+    subscriptions: tuple[str, ...]
+    age_s: float
+    redelivered: bool = False
+
+
+class Store(_Step, frozen=True):
+    """Make records safe, then answer with Stored or StoreFailed for the ticket. Ticket 0 wants no answer."""
+
+    ticket: int
+    records: tuple["Record", ...]
+
+
+class Wake(_Step, frozen=True):
+    """Answer with Woke(timer) at this time; a later Wake of the same timer replaces it."""
+
+    timer: str
+    at_s: float
+
+
+Effect = Send | Deliver | Store | Wake
+
+
+class EventRecord(_Step, frozen=True, tag="event"):
+    event: Event
+
+
+class SubscriptionRecord(_Step, frozen=True, tag="subscription"):
+    subscription: Subscription
+
+
+class UnsubscriptionRecord(_Step, frozen=True, tag="unsubscription"):
+    id: str
+
+
+class AdvertisementRecord(_Step, frozen=True, tag="advertisement"):
+    advertisement: Advertisement
+
+
+class UnadvertisementRecord(_Step, frozen=True, tag="unadvertisement"):
+    id: str
+
+
+class AccountRecord(_Step, frozen=True, tag="account"):
+    """The end of one matched (event, subscription) pair: see broker/ledger.py."""
+
+    event: str
+    subscription: str
+    account: str
+    reason: str
+    broker: str
+    age_s: float
+    earning: float
+
+
+Record = (
+    EventRecord
+    | SubscriptionRecord
+    | UnsubscriptionRecord
+    | AdvertisementRecord
+    | UnadvertisementRecord
+    | AccountRecord
+)
