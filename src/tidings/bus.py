@@ -1,0 +1,294 @@
+"""The embedded bus: one broker inside the process, with the same calls that a connection to a network of brokers has.
+
+    async with tidings.connect() as bus:
+        quotes = await bus.subscribe("symbol = 'LEGEND' AND change > 1", deadline_s=40, price=1.5, penalty=0.15)
+        await bus.publish({"symbol": "LEGEND", "change": 1.5}, type="quote", timeout_s=60)
+        print(await anext(quotes))
+
+This is a driver: it feeds the pure Broker with inputs and the event loop's time, and carries out its effects. A subscriber's
+link is ready exactly while it waits for its next event, so whatever waits, waits in the outbox, where the scheduler decides
+and what expired is accounted for. Taking an event acknowledges it.
+"""
+
+import asyncio
+import itertools
+import math
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tidings import errors
+from tidings.broker import catalog
+from tidings.broker.broker import Broker
+from tidings.broker.ledger import Tally
+from tidings.errors import BusClosed, InvalidInput, TidingsError
+from tidings.language import from_pattern, parse
+from tidings.model import message as m
+from tidings.model import step as s
+from tidings.model.event import Event, checked_event
+from tidings.model.filter import Filter
+from tidings.model.subscription import Advertisement, Subscription
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """An event that a subscription wants, as its subscriber receives it."""
+
+    event: Event
+    subscription: str
+    age_s: float
+    redelivered: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.event.summary()} for {self.subscription} after {self.age_s:.3f} s"
+
+
+class LedgerReport(msgspec.Struct, frozen=True):
+    """The accounts at one moment: in all, and by subscription; and why pairs expired or could not be delivered."""
+
+    total: Tally
+    by_subscription: dict[str, Tally]
+    reasons: dict[str, int]
+
+
+class Stream:
+    """The events of one subscription: an async iterator that ends when the subscription does."""
+
+    def __init__(self, bus: "Bus", subscription: Subscription) -> None:
+        self.subscription = subscription
+        self._bus = bus
+        self._arrived: deque[Notification] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._open = True
+
+    @property
+    def id(self) -> str:
+        return self.subscription.id
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notification:
+        if self._waiter is not None:
+            raise InvalidInput(f"subscription {self.id!r} is already being read by another task")
+        while not self._arrived:
+            if not self._open:
+                raise StopAsyncIteration
+            self._bus._feed(s.LinkReady(self.subscription.subscriber))
+            if not self._arrived and self._open:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+        notification = self._arrived.popleft()
+        self._bus._feed(
+            s.Received(self.subscription.subscriber, m.Acknowledge(notification.event.id, notification.subscription))
+        )
+        return notification
+
+    def _arrive(self, notification: Notification) -> None:
+        self._arrived.append(notification)
+        self._wake()
+
+    def _end(self) -> None:
+        self._open = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Bus:
+    """Publish and subscribe inside one process. Use it from one event loop."""
+
+    def __init__(self, engine: str | None = None, scheduler: str | None = None) -> None:
+        self._engine = catalog.matcher(engine or catalog.DEFAULT_MATCHER)
+        self._scheduler = catalog.scheduler(scheduler or catalog.DEFAULT_SCHEDULER)
+        self._broker: Broker | None = None
+        self._closed = False
+        self._prefix = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self._client = f"client-{self._prefix}"
+        self._answers: dict[int, m.Done | m.Failed] = {}
+        self._streams: dict[str, Stream] = {}  # by subscriber: each stream is a client of its own
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._inputs: deque[s.Input] = deque()
+        self._maintaining: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._running()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def publish(
+        self,
+        attributes: Mapping[str, Any],
+        type: str = "",
+        *,
+        timeout_s: float = math.inf,
+        id: str | None = None,
+        data: bytes = b"",
+        content_type: str = "",
+    ) -> str:
+        """Publish an event, valid for `timeout_s`; returns its id once it is accepted. The same id twice delivers once."""
+        event = checked_event(
+            self._new_id("e") if id is None else id,
+            attributes,
+            type,
+            timeout_s=timeout_s,
+            data=data,
+            content_type=content_type,
+        )
+        return self._ask(self._client, m.Publish(next(self._numbers), event))
+
+    async def subscribe(
+        self,
+        filter: str | Mapping[str, Any] | Filter = "",
+        types: str | Iterable[str] = (),
+        *,
+        deadline_s: float = math.inf,
+        price: float = 1.0,
+        penalty: float = 0.0,
+        id: str | None = None,
+    ) -> Stream:
+        """Ask for events that match: filter text, a JSON pattern or a Filter; each is worth `price` within `deadline_s`."""
+        subscriber = self._new_id("s")
+        subscription = Subscription(
+            subscriber if id is None else id,
+            subscriber,
+            _filter(filter),
+            (types,) if isinstance(types, str) else tuple(types),
+            deadline_s,
+            price,
+            penalty,
+        )
+        stream = self._streams[subscriber] = Stream(self, subscription)
+        self._feed(s.Connected(subscriber))
+        try:
+            self._ask(subscriber, m.Subscribe(next(self._numbers), subscription))
+        except TidingsError:
+            self._drop(stream)
+            raise
+        return stream
+
+    async def unsubscribe(self, stream: Stream) -> None:
+        """End a subscription; what waits for it becomes undeliverable, and its iterator ends."""
+        self._ask(stream.subscription.subscriber, m.Unsubscribe(next(self._numbers), stream.id))
+        self._drop(stream)
+
+    async def advertise(
+        self, types: str | Iterable[str] = (), filter: str | Mapping[str, Any] | Filter = "", *, id: str | None = None
+    ) -> str:
+        """Announce what will be published."""
+        names = (types,) if isinstance(types, str) else tuple(types)
+        advertisement = Advertisement(self._new_id("a") if id is None else id, self._client, names, _filter(filter))
+        return self._ask(self._client, m.Advertise(next(self._numbers), advertisement))
+
+    async def unadvertise(self, id: str) -> None:
+        self._ask(self._client, m.Unadvertise(next(self._numbers), id))
+
+    def ledger(self) -> LedgerReport:
+        """The accounts now: matched = on_time + late + expired + undeliverable + pending."""
+        ledger = self._running().ledger
+        copies = {id: msgspec.structs.replace(tally) for id, tally in ledger.by_subscription.items()}
+        return LedgerReport(msgspec.structs.replace(ledger.total), copies, dict(Counter(ledger.reasons)))
+
+    async def close(self) -> None:
+        """End all subscriptions. Further calls raise BusClosed."""
+        for stream in list(self._streams.values()):
+            self._drop(stream)
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._maintaining is not None:
+            await asyncio.wait([self._maintaining])
+
+    def _running(self) -> Broker:
+        if self._closed:
+            raise BusClosed("the bus is closed")
+        if self._broker is None:
+            self._loop = asyncio.get_running_loop()
+            epoch_s = time.time() - self._loop.time()
+            self._broker = Broker("embedded", self._engine(), self._scheduler, epoch_s=epoch_s)
+            self._feed(s.Connected(self._client))
+        return self._broker
+
+    def _ask(self, peer: str, request: m.Request) -> str:
+        """Inside one process the answer is there when the effects are carried out."""
+        self._feed(s.Received(peer, request))
+        answer = self._answers.pop(request.request)
+        if isinstance(answer, m.Failed):
+            raise getattr(errors, answer.error, TidingsError)(answer.reason)
+        self._maintain()
+        return answer.id
+
+    def _feed(self, input: s.Input) -> None:
+        """Run the machine until it is at rest: effects may cause inputs."""
+        broker = self._running()
+        self._inputs.append(input)
+        if len(self._inputs) > 1:
+            return  # called from an effect: the loop below goes on
+        while self._inputs:
+            for effect in broker.handle(self._inputs[0], self._loop.time()):
+                self._carry_out(effect)
+            self._inputs.popleft()
+
+    def _carry_out(self, effect: s.Effect) -> None:
+        match effect:
+            case s.Store(ticket, _) if ticket:
+                self._inputs.append(s.Stored(ticket))  # this bus promises memory, not a disk
+            case s.Deliver(client, event, subscriptions, age_s, redelivered):
+                for id in subscriptions:
+                    self._streams[client]._arrive(Notification(event, id, age_s, redelivered))
+            case s.Send(_, m.Done() | m.Failed() as answer):
+                self._answers[answer.request] = answer
+            case s.Wake(timer, at_s):
+                if timer in self._timers:
+                    self._timers[timer].cancel()
+                self._timers[timer] = self._loop.call_at(at_s, self._wake, timer)
+
+    def _wake(self, timer: str) -> None:
+        del self._timers[timer]
+        self._feed(s.Woke(timer))
+
+    def _drop(self, stream: Stream) -> None:
+        subscriber = stream.subscription.subscriber
+        if self._streams.pop(subscriber, None) is not None:
+            self._feed(s.Disconnected(subscriber))
+            stream._end()
+
+    def _maintain(self) -> None:
+        """Let the engine tidy up on a thread, one job at a time."""
+        if self._maintaining is None and (job := self._running().matcher.maintenance()) is not None:
+            self._maintaining = self._loop.run_in_executor(None, job)
+            self._maintaining.add_done_callback(self._maintained)
+
+    def _maintained(self, done: asyncio.Future[None]) -> None:
+        self._maintaining = None
+        done.result()
+        if not self._closed:
+            self._maintain()
+
+    def _new_id(self, letter: str) -> str:
+        return f"{letter}-{self._prefix}-{next(self._numbers)}"
+
+
+def connect(*, engine: str | None = None, scheduler: str | None = None) -> Bus:
+    """A bus inside this process; use it as `async with tidings.connect() as bus`."""
+    return Bus(engine, scheduler)
+
+
+def _filter(filter: str | Mapping[str, Any] | Filter) -> Filter:
+    if isinstance(filter, str):
+        return parse(filter)
+    return from_pattern(dict(filter)) if isinstance(filter, Mapping) else filter

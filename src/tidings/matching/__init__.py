@@ -1,0 +1,1 @@
+"""Matching engines: which subscriptions want this event? One contract, one file per engine."""

@@ -1,0 +1,110 @@
+"""The synchronous face of the bus, for scripts: every call runs the asynchronous one on a loop in a thread of its own.
+
+with tidings.connect_sync() as bus:
+    quotes = bus.subscribe("symbol = 'LEGEND'")
+    bus.publish({"symbol": "LEGEND"})
+    print(next(quotes))
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidings.bus import Bus, LedgerReport, Notification, Stream, connect
+from tidings.errors import BusClosed
+
+Result = TypeVar("Result")
+
+
+class SyncStream:
+    """The events of one subscription: an iterator that blocks until the next one is there."""
+
+    def __init__(self, bus: "SyncBus", stream: Stream) -> None:
+        self._bus, self._stream = bus, stream
+
+    @property
+    def id(self) -> str:
+        return self._stream.id
+
+    def __iter__(self) -> Iterator[Notification]:
+        return self
+
+    def __next__(self) -> Notification:
+        notification = self.take()
+        if notification is None:
+            raise StopIteration
+        return notification
+
+    def take(self, timeout_s: float | None = None) -> Notification | None:
+        """The next event; None if the subscription has ended. TimeoutError if none is there within `timeout_s`."""
+        return self._bus._run(self._take(timeout_s))
+
+    async def _take(self, timeout_s: float | None) -> Notification | None:
+        try:
+            return await asyncio.wait_for(anext(self._stream), timeout_s)
+        except StopAsyncIteration:
+            return None
+
+
+class SyncBus:
+    """The calls of Bus without `await`; see there."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tidings-bus", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def publish(self, *args: Any, **options: Any) -> str:
+        return self._run(self._bus.publish(*args, **options))
+
+    def subscribe(self, *args: Any, **options: Any) -> SyncStream:
+        return SyncStream(self, self._run(self._bus.subscribe(*args, **options)))
+
+    def unsubscribe(self, stream: SyncStream) -> None:
+        self._run(self._bus.unsubscribe(stream._stream))
+
+    def advertise(self, *args: Any, **options: Any) -> str:
+        return self._run(self._bus.advertise(*args, **options))
+
+    def unadvertise(self, id: str) -> None:
+        self._run(self._bus.unadvertise(id))
+
+    def ledger(self) -> LedgerReport:
+        async def read() -> LedgerReport:
+            return self._bus.ledger()
+
+        return self._run(read())
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._run(self._bus.close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if self._loop.is_closed():
+            work.close()
+            raise BusClosed("the bus is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def connect_sync(**options: Any) -> SyncBus:
+    """A bus inside this process for code without an event loop; use it as `with tidings.connect_sync() as bus`."""
+    return SyncBus(connect(**options))
