@@ -65,6 +65,8 @@ COVERS = [
     ("s ENDS WITH 'b'", "s ENDS WITH 'ab'"),
     ("s <> 'x'", "s STARTS WITH 'a'"),
     ("t CONTAINS 'x'", "t SUPERSET OF ('x', 'y')"),
+    ("t CONTAINS 'x'", "t = 'axb'"),
+    ("s CONTAINS 'b'", "s STARTS WITH 'abc'"),
     ("t SUBSET OF ('x', 'y')", "t SUBSET OF ('x')"),
     ("a = 1 OR b = 1", "b = 1 AND c = 1"),
     ("a + b > 1", "a + b > 1 AND c = 1"),
@@ -82,7 +84,6 @@ DOES_NOT_COVER = [
     ("s < 'b'", "s <= 'b'"),
     ("t CONTAINS 'x'", "t CONTAINS 'y'"),
     ("t CONTAINS 'x'", "t SUBSET OF ('x')"),
-    ("t CONTAINS 'x'", "t = 'x'"),
     ("a > 1", "b = 1 OR a > 1"),
     ("a = 1", ""),
 ]

@@ -43,7 +43,9 @@ def test_the_condition_joins_types_and_filter(types, filter, condition):
     assert str(Advertisement("a", "me", types, parse(filter)).condition) == condition
 
 
-@pytest.mark.parametrize("text", ["a > 1 AND a < 1", "a >= 1 AND a < 1", "a = 1 AND a = 2", "s = 'x' AND s STARTS WITH 'y'"])
+@pytest.mark.parametrize(
+    "text", ["a > 1 AND a < 1", "a >= 1 AND a < 1", "a = 1 AND a = 2", "s = 'x' AND s STARTS WITH 'y'"]
+)
 def test_an_empty_region_is_refused(text):
     with pytest.raises(InvalidSubscription, match="is empty"):
         Region.of(parse(text))

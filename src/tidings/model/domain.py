@@ -212,12 +212,14 @@ def _interval_satisfiable(interval: Interval, predicates: Predicates) -> bool:
     if high is not None and high.startswith(low) and not high[len(low) :].strip("\0"):
         # Between s and s + NULs there are only s with fewer NULs.
         return any(_all_hold(predicates, high[:length]) for length in range(len(low), len(high)))
-    # Otherwise some string of the interval can be continued freely, so any ending is possible ...
+    # Otherwise some string of the interval can be continued freely, so any ending is possible, with any part before it ...
     suffixes = sorted((p.value for p in predicates if p.op is Op.SUFFIX), key=len)
     ending = suffixes[-1] if suffixes else ""
+    parts = [p.value for p in predicates if p.op in (Op.PREFIX, Op.SUFFIX, Op.CONTAINS)] + [ending]
     return all(ending.endswith(suffix) for suffix in suffixes) and not any(
-        # ... unless every string with that ending is forbidden.
-        (p.op is Op.NOT_SUFFIX and ending.endswith(p.value)) or (p.op is Op.NOT_CONTAINS and p.value in ending)
+        # ... unless what every such string has is forbidden.
+        (p.op is Op.NOT_SUFFIX and ending.endswith(p.value))
+        or (p.op is Op.NOT_CONTAINS and any(p.value in part for part in parts))
         for p in predicates
     )
 

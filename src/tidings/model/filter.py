@@ -36,7 +36,7 @@ from tidings.model.value import (
 )
 
 FAILS, SATISFIES = "fails", "satisfies"
-MAX_DEPTH = 64  # levels of a filter inside each other
+MAX_DEPTH = 64  # parentheses, NOTs, signs and arithmetic inside each other; leaves and operands come on top
 MAX_CONDITIONS = 1_024  # leaves of one filter
 
 
@@ -113,6 +113,8 @@ class Constant(_Node, frozen=True, array_like=True, gc=False, tag="c"):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "value", _constant(self.value, "constant"))
+        if type(self.value) is frozenset:
+            raise FilterError("a set is no operand of a comparison")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Constant) and same(self.value, other.value)
@@ -399,7 +401,7 @@ def evaluate(operand: Operand, attributes: Mapping[str, Value]) -> Value | None:
             return operand.value  # type: ignore[no-any-return]
         case Negative():
             value = evaluate(operand.operand, attributes)
-            return -value if isinstance(value, int | float) and not isinstance(value, bool) else None
+            return _number(-value) if isinstance(value, int | float) and not isinstance(value, bool) else None
         case Arithmetic():
             left, right = evaluate(operand.left, attributes), evaluate(operand.right, attributes)
             if type(left) not in (int, float) or type(right) not in (int, float):
@@ -408,7 +410,13 @@ def evaluate(operand: Operand, attributes: Mapping[str, Value]) -> Value | None:
                 result = _ARITHMETIC[operand.op](left, right)
             except ArithmeticError:
                 return None
-            return None if math.isnan(result) else result
+            return _number(result)
+
+
+def _number(result: int | float) -> int | float | None:
+    if isinstance(result, int):
+        return result if INT_MIN <= result <= INT_MAX else None
+    return None if math.isnan(result) else result
 
 
 def positive(filter: Filter, negated: bool = False) -> Filter:
@@ -472,7 +480,7 @@ def check_limits(filter: Filter) -> None:
     for depth in itertools.count(1):
         if not level:
             return
-        if depth > MAX_DEPTH:
+        if depth > 2 * MAX_DEPTH + 3:  # one parenthesis can hold an OR of ANDs
             raise FilterError(f"a filter nests at most {MAX_DEPTH} levels deep")
         conditions += sum(isinstance(node, Predicate | Comparison | Bool) for node in level)
         if conditions > MAX_CONDITIONS:

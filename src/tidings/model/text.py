@@ -55,7 +55,14 @@ def _operand(operand: f.Operand, outer: int) -> str:
         case f.Constant():
             return literal(operand.value)
         case f.Negative():
-            return f"-({_operand(operand.operand, _SUM)})"
+            inner = _operand(operand.operand, _SUM)
+            # Parentheses only where the text needed them: what fits the parser's depth must fit it again.
+            match operand.operand:
+                case f.Attribute():
+                    return f"-{inner}"
+                case f.Negative():
+                    return f"- {inner}"
+            return f"-({inner})"
         case f.Arithmetic():
             level = _SUM if operand.op in "+-" else _PRODUCT
             text = f"{_operand(operand.left, level)} {operand.op} {_operand(operand.right, level + 1)}"

@@ -1,0 +1,1 @@
+"""The `tidings` command: one file per command."""
