@@ -1,6 +1,5 @@
 """Messages survive the wire; bytes that are no message raise CodecError and nothing else."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,10 +91,8 @@ def test_the_reason_is_named(data, reason):
 
 def test_a_filter_nested_beyond_all_measure_is_a_codec_error():
     nested = ["p", "a", "=", 1]
-    for _ in range(100):
+    for _ in range(200):
         nested = ["!", nested]
-    for _ in range(12):
-        nested = ["&", [nested, nested[:]]] if len(msgspec.msgpack.encode(nested)) < 10_000 else nested
     subscription = {"id": "s", "subscriber": "m", "filter": nested}
-    with pytest.raises(CodecError, match="deep"):
+    with pytest.raises(CodecError, match="at most 64 levels deep"):
         decode(encode({"op": "subscribe", "request": 1, "subscription": subscription}))
