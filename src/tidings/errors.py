@@ -6,9 +6,16 @@ TidingsError
 │   ├── InvalidEvent        an event that the system refuses at the door
 │   ├── InvalidSubscription a subscription, advertisement or region that the system refuses at the door
 │   ├── UnknownName         a name that is not in a catalog, or an id that is not registered
-│   └── LimitExceeded       a stated bound (length, depth, queue) would be passed
+│   ├── LimitExceeded       a stated bound (length, depth, queue) would be passed
+│   └── ConfigError         a setting that cannot be used: which file, which key, what was expected
 ├── CodecError              the other side's fault: bytes that are no message of ours
 ├── SnapshotError           a matcher snapshot that is damaged, foreign or of another version
+├── StoreError              the store cannot be opened, read or written: a full disk, a read-only folder, a lost server
+│   ├── ForeignStore        what lies there is not a store of ours, or one of a newer version
+│   ├── StoreLocked         another broker has the store open
+│   └── StoreFull           too much waits to be written; try again later
+├── NetworkError            the other side cannot be reached, or has gone away
+│   └── Refused             it is there and does not want us: a wrong token or protocol version
 └── BusClosed               the bus or the subscription has ended
 """
 
@@ -53,12 +60,40 @@ class LimitExceeded(InvalidInput):
     """A stated bound would be passed."""
 
 
+class ConfigError(InvalidInput):
+    """A setting that cannot be used: the file, the key, what was expected."""
+
+
 class CodecError(TidingsError):
     """Bytes that are no message of ours: unknown tag, wrong shape, truncated, or trailing bytes."""
 
 
 class SnapshotError(TidingsError):
     """A snapshot that cannot be loaded: damaged, foreign, or of another version."""
+
+
+class StoreError(TidingsError):
+    """The store cannot be opened, read or written; what was not acknowledged is not safe."""
+
+
+class ForeignStore(StoreError):
+    """A file or database that is not a store of ours, or one that a newer version wrote; it was left untouched."""
+
+
+class StoreLocked(StoreError):
+    """Another broker has the store open: a store has one writer."""
+
+
+class StoreFull(StoreError):
+    """The queue to the disk is at its bound; nothing of this call was taken."""
+
+
+class NetworkError(TidingsError):
+    """The other side cannot be reached, or has gone away."""
+
+
+class Refused(NetworkError):
+    """The other side is there and does not want us: a wrong token or protocol version."""
 
 
 class BusClosed(TidingsError):

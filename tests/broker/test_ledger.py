@@ -25,7 +25,14 @@ def test_in_time_earns_the_price_and_everything_else_costs_the_penalty():
     assert ledger.expire("expired", (PAPER,), "deadline passed", 41)[0].earning == -0.15
     assert ledger.give_up("nobody", (PAPER,), "subscriber gone", 1)[0].account == "undeliverable"
     total = ledger.total
-    assert (total.matched, total.on_time, total.late, total.expired, total.undeliverable, total.pending) == (5, 1, 1, 1, 1, 1)
+    assert (total.matched, total.on_time, total.late, total.expired, total.undeliverable, total.pending) == (
+        5,
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
     assert math.isclose(total.earning, 1.5 - 3 * 0.15)
     assert total.success_rate == 1 / 4
     assert ledger.reasons == {"deadline passed": 1, "subscriber gone": 1}
@@ -48,7 +55,13 @@ def test_a_subscription_that_goes_leaves_nothing_pending():
     assert "s" not in ledger.by_subscription
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "received", "expire", "give_up", "abandon"]), st.integers(0, 3), st.integers(0, 3))))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["open", "received", "expire", "give_up", "abandon"]), st.integers(0, 3), st.integers(0, 3)
+        )
+    )
+)
 def test_matched_is_always_the_sum_of_the_accounts(steps):
     ledger = Ledger("b")
     now = 0.0

@@ -1,10 +1,12 @@
 """Messages survive the wire; bytes that are no message raise CodecError and nothing else."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import events, filters
 
+from strategies import events, filters
 from tidings.errors import CodecError
 from tidings.model import message as m
 from tidings.model.codec import decode, encode
@@ -65,10 +67,12 @@ def test_random_bytes_never_crash(data):
 def test_a_changed_byte_never_crashes(message, data):
     encoded = bytearray(encode(message))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(CodecError):
         decode(encoded)
-    except CodecError as error:
-        assert str(error)
+
+
+def subscribe(**fields):
+    return encode({"op": "subscribe", "request": 1, "subscription": {"id": "s", "subscriber": "m", **fields}})
 
 
 @pytest.mark.parametrize(
@@ -79,11 +83,11 @@ def test_a_changed_byte_never_crashes(message, data):
         (encode({"op": "publish"}), "missing required field"),
         (encode({"op": "publish", "request": 1, "event": {"id": "e", "type": "", "attributes": {"a": {}}}}), "a dict"),
         (encode({"op": "publish", "request": 1, "event": {"id": "", "type": "", "attributes": {}}}), "id ''"),
-        (encode({"op": "subscribe", "request": 1, "subscription": {"id": "s", "subscriber": "m", "filter": ["p", "a", "<", True]}}), "expected a constant"),
-        (encode({"op": "subscribe", "request": 1, "subscription": {"id": "s", "subscriber": "m", "price": -1.0}}), "price"),
+        (subscribe(filter=["p", "a", "<", True]), "expected a constant"),
+        (subscribe(price=-1.0), "price"),
         (b"\x81\xa2op" + b"\x91" * 100_000, "nested|no message"),
     ],
-)  # fmt: skip
+)
 def test_the_reason_is_named(data, reason):
     with pytest.raises(CodecError, match=reason):
         decode(data)
@@ -93,6 +97,5 @@ def test_a_filter_nested_beyond_all_measure_is_a_codec_error():
     nested = ["p", "a", "=", 1]
     for _ in range(200):
         nested = ["!", nested]
-    subscription = {"id": "s", "subscriber": "m", "filter": nested}
     with pytest.raises(CodecError, match="at most 64 levels deep"):
-        decode(encode({"op": "subscribe", "request": 1, "subscription": subscription}))
+        decode(subscribe(filter=nested))

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import attributes, filters, predicates
 
+from strategies import attributes, filters, predicates
 from tidings.language import parse
 from tidings.model.domain import covers, overlaps, satisfiable
 from tidings.model.filter import conjunction, matches

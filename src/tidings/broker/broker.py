@@ -1,14 +1,15 @@
 """The broker: the path of an event, step by step, and nothing else.
 
-publish -> store, then acknowledge -> match -> schedule -> send or deliver -> account. Each step is one method below, in
-this order; the algorithms live in matching, scheduling and the ledger. Pure: `handle(input, now)` returns effects.
+publish -> store, then acknowledge -> match -> route -> schedule -> send or deliver -> account. Each step is one method below,
+in this order; the algorithms live in matching, overlay, scheduling and the ledger. Pure: `handle(input, now)` returns effects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
-from tidings.broker.ledger import Ledger
+from tidings.broker.ledger import Account, Ledger
 from tidings.broker.outbox import Outbox
 from tidings.errors import InvalidSubscription, LimitExceeded, TidingsError, UnknownName
 from tidings.matching.base import Matcher
@@ -16,75 +17,96 @@ from tidings.model import message as m
 from tidings.model import step as s
 from tidings.model.event import Event
 from tidings.model.subscription import Advertisement, Subscription
+from tidings.overlay.base import NO_PATH, TIMER, UNSUBSCRIBED, Overlay, Relayed, routes
+from tidings.overlay.lone import Lone
 from tidings.scheduling.base import DEADLINE_PASSED, TIMED_OUT, Dropped, Item, Scheduler, Target
 
 REMEMBERED_IDS = 100_000
 MAX_WAITING = 100_000
 
-UNSUBSCRIBED = "unsubscribed"
 SUBSCRIBER_GONE = "subscriber gone"
 
 
 class Broker:
-    """`epoch_s` turns the driver's clock into the timestamp of events: timestamp = epoch_s + now."""
+    """`epoch_s` turns the driver's clock into the timestamp of events: timestamp = epoch_s + now.
 
-    def __init__(self, id: str, matcher: Matcher, scheduler: Callable[[], Scheduler], *, epoch_s: float = 0.0) -> None:
+    `links` describes the link to a peer when it connects; `incarnation` counts the starts of this broker.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        matcher: Matcher,
+        scheduler: Callable[..., Scheduler],
+        overlay: Overlay | None = None,
+        *,
+        links: Callable[[str, str], Any] | None = None,
+        epoch_s: float = 0.0,
+        incarnation: int = 0,
+    ) -> None:
         self.id = id
         self.matcher = matcher
+        self.overlay = overlay or Lone()
         self.ledger = Ledger(id)
         self.subscriptions: dict[str, Subscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
         self.outboxes: dict[str, Outbox] = {}
         self._scheduler = scheduler
+        self._links = links
         self._epoch_s = epoch_s
+        self._first_number = incarnation << 32
         self._ticket = 0
         self._waiting: dict[int, tuple[m.Request, float]] = {}  # ticket -> what its records complete, since when
         self._askers: dict[int, list[tuple[str, int]]] = {}  # ticket -> (peer, request) to answer
         self._seen: dict[str, int] = {}  # event id -> ticket, 0 once stored; the oldest are forgotten
         self._effects: list[s.Effect] = []
+        self._steps: dict[type, Callable[..., None]] = {
+            s.Received: self._received,
+            s.LinkReady: self._link_ready,
+            s.Stored: self._stored,
+            s.StoreFailed: self._store_failed,
+            s.Woke: self._woke,
+            s.Connected: self._connected,
+            s.Disconnected: self._disconnected,
+        }
+        self._messages: dict[type, Callable[..., None]] = {
+            m.Acknowledge: self._acknowledged,
+            m.Forward: self._forwarded,
+            m.Taken: self._taken,
+            m.Ping: self._pinged,
+        }
+        self.overlay.join(id, self.outboxes, incarnation)
 
     def handle(self, input: s.Input, now: float) -> list[s.Effect]:
         """One input, and all effects that follow from it, in order."""
         self._effects = []
-        match input:
-            case s.Received(peer, message):
-                self._received(peer, message, now)
-            case s.LinkReady(peer):
-                self._link_ready(peer, now)
-            case s.Stored(ticket):
-                self._stored(ticket, now)
-            case s.StoreFailed(ticket, reason):
-                self._store_failed(ticket, reason)
-            case s.Woke(peer):
-                self._woke(peer, now)
-            case s.Connected(peer):
-                self.outboxes.setdefault(peer, Outbox(peer, self._scheduler()))
-            case s.Disconnected(peer):
-                self._disconnected(peer, now)
+        self._steps[type(input)](input, now)
         return self._effects
 
-    def _received(self, peer: str, message: m.Message, now: float) -> None:
-        match message:
-            case m.Acknowledge(event, subscription):
-                self._acknowledged(event, subscription, now)
-            case m.Publish() | m.Subscribe() | m.Unsubscribe() | m.Advertise() | m.Unadvertise():
-                try:
-                    self._requested(peer, message, now)
-                except TidingsError as error:
-                    self._send(peer, m.Failed(message.request, type(error).__name__, str(error)))
-            case m.Ping(number):
-                self._send(peer, m.Pong(number))
+    def _received(self, input: s.Received, now: float) -> None:
+        message = input.message
+        step = self._messages.get(type(message))
+        if step is not None:
+            step(input.peer, message, now, input.transit_s)
+        elif isinstance(message, m.Request):
+            try:
+                self._requested(input.peer, message, now, now - input.transit_s)
+            except TidingsError as error:
+                self._send(input.peer, m.Failed(message.request, type(error).__name__, str(error)))
+        elif isinstance(message, m.Overlaid):
+            self._effects += self.overlay.received(input.peer, message, now)
+            self._remote_subscriptions_changed(now)
 
     # 1. A request is checked and stored; what it asks for happens, and is acknowledged, once its records are safe.
 
-    def _requested(self, peer: str, request: m.Request, now: float) -> None:
+    def _requested(self, peer: str, request: m.Request, now: float, born_s: float) -> None:
         record: s.Record
         match request:
             case m.Publish(number, event):
                 if event.id in self._seen:
                     self._published_again(peer, number, event.id)
                     return
-                event = msgspec.structs.replace(event, timestamp_s=self._epoch_s + now)
+                event = msgspec.structs.replace(event, timestamp_s=self._epoch_s + born_s)
                 request = m.Publish(number, event)
                 record = s.EventRecord(event)
             case m.Subscribe(_, subscription):
@@ -100,20 +122,20 @@ class Broker:
                 if id not in self.advertisements:
                     raise UnknownName(f"advertisement {id!r} is not registered")
                 record = s.UnadvertisementRecord(id)
-        self._store(peer, request, record, now)
+        self._store(peer, request, record, born_s)
 
     def _check_owner(self, peer: str, subscription: Subscription) -> None:
         known = self.subscriptions.get(subscription.id)
         if subscription.subscriber != peer or (known is not None and known.subscriber != peer):
             raise InvalidSubscription(f"subscription {subscription.id!r} belongs to another subscriber than {peer!r}")
 
-    def _store(self, peer: str, request: m.Request, record: s.Record, now: float) -> None:
+    def _store(self, peer: str, request: m.Request, record: s.Record, born_s: float) -> None:
         if len(self._waiting) >= MAX_WAITING:
             raise LimitExceeded(f"{MAX_WAITING} requests wait for the store; try again later")
         self._ticket += 1
         if isinstance(request, m.Publish):
             self._remember(request.event.id, self._ticket)
-        self._waiting[self._ticket] = (request, now)
+        self._waiting[self._ticket] = (request, born_s)
         self._askers[self._ticket] = [(peer, request.request)]
         self._effects.append(s.Store(self._ticket, (record,)))
 
@@ -132,13 +154,13 @@ class Broker:
 
     # 2. Stored: carry out, acknowledge.
 
-    def _stored(self, ticket: int, now: float) -> None:
-        request, since_s = self._waiting.pop(ticket)
+    def _stored(self, input: s.Stored, now: float) -> None:
+        request, born_s = self._waiting.pop(input.ticket)
         id = self._carry_out(request, now)
-        for position, (peer, number) in enumerate(self._askers.pop(ticket)):
+        for position, (peer, number) in enumerate(self._askers.pop(input.ticket)):
             self._send(peer, m.Done(number, id, repeated=position > 0))
         if isinstance(request, m.Publish):
-            self._match(request.event, since_s, now)
+            self._match(request.event, born_s, now)
 
     def _carry_out(self, request: m.Request, now: float) -> str:
         match request:
@@ -151,6 +173,7 @@ class Broker:
                     self._forget(subscription.id, UNSUBSCRIBED, now)
                 self.matcher.add(subscription)
                 self.subscriptions[subscription.id] = subscription
+                self._effects += self.overlay.subscribed(subscription, now)
                 return subscription.id
             case m.Unsubscribe(_, id):
                 if id in self.subscriptions:
@@ -158,93 +181,181 @@ class Broker:
                 return id
             case m.Advertise(_, advertisement):
                 self.advertisements[advertisement.id] = advertisement
+                self._effects += self.overlay.advertised(advertisement, now)
                 return advertisement.id
             case m.Unadvertise(_, id):
-                self.advertisements.pop(id, None)
+                if self.advertisements.pop(id, None) is not None:
+                    self._effects += self.overlay.unadvertised(id, now)
                 return id
 
-    def _store_failed(self, ticket: int, reason: str) -> None:
-        request, _ = self._waiting.pop(ticket)
+    def _store_failed(self, input: s.StoreFailed, now: float) -> None:
+        request, _ = self._waiting.pop(input.ticket)
         if isinstance(request, m.Publish):
             self._seen.pop(request.event.id, None)
-        for peer, number in self._askers.pop(ticket):
-            self._send(peer, m.Failed(number, "StoreFailed", reason))
+        for peer, number in self._askers.pop(input.ticket):
+            self._send(peer, m.Failed(number, "StoreFailed", input.reason))
 
-    # 3. Match: the accounts are opened.
+    # 3. Match, once, where the event was published; or take over from the broker that sends a copy.
 
     def _match(self, event: Event, born_s: float, now: float) -> None:
-        by_client: dict[str, list[Target]] = {}
-        for id in self.matcher.match(event):
-            subscription = self.subscriptions[id]
-            deadline_s = min(event.timeout_s, subscription.deadline_s)
-            target = Target(id, deadline_s, subscription.price, subscription.penalty)
-            by_client.setdefault(subscription.subscriber, []).append(target)
-        for client, targets in by_client.items():
-            item = Item(event, born_s, tuple(targets))
-            self.ledger.open(event.id, item.targets, born_s)
-            self._schedule(client, item, now)
+        ids = self.matcher.match(event)
+        if ids:
+            self._route(event, born_s, self.overlay.spread(event, ids, now), (self.id,), now)
 
-    # 4. Schedule: into the outbox of the link, and out of it again when the link is ready.
+    def _forwarded(self, peer: str, forward: m.Forward, now: float, transit_s: float) -> None:
+        outbox = self.outboxes[peer]
+        if forward.number <= outbox.taken:
+            return  # it came twice
+        outbox.taken = forward.number
+        self._effects.append(s.Send(peer, m.Taken(forward.number)))
+        relayed = self.overlay.relay(forward.event, forward.routes, forward.via, now)
+        born_s = now - forward.age_s - transit_s
+        self._route(forward.event, born_s, relayed, (*forward.via, self.id), now, received=True)
+
+    # 4. Route: the accounts are opened; one item for each local client and each neighbour.
+
+    def _route(
+        self, event: Event, born_s: float, relayed: Relayed, via: tuple[str, ...], now: float, *, received: bool = False
+    ) -> None:
+        if relayed.here:
+            for client, targets in self._by_client(event, relayed.here).items():
+                self.ledger.open(event.id, targets, born_s, received=received)
+                self._schedule(client, Item(event, born_s, targets), now)
+        for peer, targets in relayed.onward:
+            self.ledger.carry(len(targets), received=received)
+            self._schedule(peer, Item(event, born_s, targets, False, via), now)
+        if relayed.lost:
+            self.ledger.carry(len(relayed.lost), received=received)
+            self._lose(event.id, relayed.lost, NO_PATH, now - born_s)
+
+    def _by_client(self, event: Event, ids: Iterable[str]) -> dict[str, tuple[Target, ...]]:
+        by_client: dict[str, tuple[Target, ...]] = {}
+        for id in ids:
+            subscription = self.subscriptions.get(id)
+            if subscription is None:  # it ended while the copy was under way
+                client, target = "", Target(id, event.timeout_s, 0.0, 0.0)
+            else:
+                deadline_s = min(event.timeout_s, subscription.deadline_s)
+                client = subscription.subscriber
+                target = Target(id, deadline_s, subscription.price, subscription.penalty)
+            by_client[client] = (*by_client.get(client, ()), target)
+        return by_client
+
+    # 5. Schedule: into the outbox of the link, and out of it again when the link is ready.
 
     def _schedule(self, peer: str, item: Item, now: float) -> None:
         outbox = self.outboxes.get(peer)
         if outbox is None:
-            self._record(self.ledger.give_up(item.event.id, item.targets, SUBSCRIBER_GONE, now - item.born_s))
-            return
-        outbox.push(item, now)
-        self._serve(outbox, now)
+            reason = SUBSCRIBER_GONE if peer else UNSUBSCRIBED
+            self._record(self.ledger.give_up(item.event.id, item.targets, reason, now - item.born_s))
+        elif outbox.role == m.CLIENT and outbox.idle():
+            outbox.ready = False
+            self._deliver(outbox, item, now)
+        else:
+            outbox.push(item, now)
+            self._serve(outbox, now)
 
-    def _link_ready(self, peer: str, now: float) -> None:
-        outbox = self.outboxes.get(peer)
+    def _link_ready(self, input: s.LinkReady, now: float) -> None:
+        outbox = self.outboxes.get(input.peer)
         if outbox is not None:
-            outbox.ready = True
+            outbox.link_ready(now)
             self._serve(outbox, now)
 
     def _serve(self, outbox: Outbox, now: float) -> None:
+        go = self._forward if outbox.role == m.BROKER else self._deliver
         while outbox.ready and (item := outbox.next(now)) is not None:
-            self._deliver(outbox, item, now)
-        self._account_for(outbox.dropped(), now)
+            go(outbox, item, now)
+        self._account_for(outbox, outbox.dropped(), now)
         self._set_alarm(outbox)
 
-    # 5. Deliver: what is in time goes to the client; the client's acknowledgement closes the account.
+    # 6. Send to a neighbour, or deliver to a client what is in time.
+
+    def _forward(self, outbox: Outbox, item: Item, now: float) -> None:
+        copy = m.Forward(item.event, item.via, routes(item.targets), now - item.born_s, outbox.sent(item, now))
+        self._effects.append(s.Send(outbox.peer, copy))
 
     def _deliver(self, outbox: Outbox, item: Item, now: float) -> None:
         age_s = now - item.born_s
-        in_time = tuple(target for target in item.targets if age_s <= target.deadline_s)
-        too_late = tuple(target for target in item.targets if age_s > target.deadline_s)
-        reason = TIMED_OUT if age_s > item.event.timeout_s else DEADLINE_PASSED
-        self._record(self.ledger.expire(item.event.id, too_late, reason, age_s))
+        in_time = tuple(target.subscription for target in item.targets if age_s <= target.deadline_s)
+        if len(in_time) < len(item.targets):
+            too_late = tuple(target for target in item.targets if age_s > target.deadline_s)
+            reason = TIMED_OUT if age_s > item.event.timeout_s else DEADLINE_PASSED
+            self._record(self.ledger.expire(item.event.id, too_late, reason, age_s))
         if in_time:
-            ids = tuple(target.subscription for target in in_time)
-            self._effects.append(s.Deliver(outbox.peer, item.event, ids, age_s, item.redelivered))
+            self._effects.append(s.Deliver(outbox.peer, item.event, in_time, age_s, item.redelivered))
         else:
             outbox.ready = True
 
-    def _acknowledged(self, event: str, subscription: str, now: float) -> None:
-        self._record(self.ledger.received(event, subscription, now))
+    # 7. Account: the client has it, the neighbour has it, it was dropped, or nobody is there for it.
 
-    # 6. Account: what was dropped, and what nobody is there for.
+    def _acknowledged(self, peer: str, message: m.Acknowledge, now: float, transit_s: float) -> None:
+        self._record(self.ledger.received(message.event, message.subscription, now - transit_s))
 
-    def _account_for(self, dropped: list[Dropped], now: float) -> None:
+    def _taken(self, peer: str, message: m.Taken, now: float, transit_s: float) -> None:
+        outbox = self.outboxes[peer]
+        self.ledger.hand_over(outbox.acknowledged(message.number))
+        if message.resumed:
+            for item in outbox.resumed():
+                self._send_again(outbox, item, now)
+            self._serve(outbox, now)
+
+    def _account_for(self, outbox: Outbox, dropped: list[Dropped], now: float) -> None:
         for item, reason in dropped:
-            self._record(self.ledger.expire(item.event.id, item.targets, reason, now - item.born_s))
+            id, age_s = item.event.id, now - item.born_s
+            if outbox.role == m.BROKER:
+                self._record(self.ledger.close_carried(id, item.targets, Account.EXPIRED, reason, age_s))
+            else:
+                self._record(self.ledger.expire(id, item.targets, reason, age_s))
 
     def _set_alarm(self, outbox: Outbox) -> None:
-        """Without traffic on its link, a waiting item must still be accounted for when its time is over."""
         at_s = outbox.alarm()
         if at_s is not None:
             self._effects.append(s.Wake(outbox.peer, at_s))
 
-    def _woke(self, peer: str, now: float) -> None:
-        outbox = self.outboxes.get(peer)
+    def _woke(self, input: s.Woke, now: float) -> None:
+        if input.timer.startswith(TIMER):
+            self._effects += self.overlay.woke(input.timer, now)
+            return
+        outbox = self.outboxes.get(input.timer)
         if outbox is not None:
-            self._account_for(outbox.alarmed(now), now)
+            self._account_for(outbox, outbox.alarmed(now), now)
             self._set_alarm(outbox)
 
-    def _disconnected(self, peer: str, now: float) -> None:
-        self.outboxes.pop(peer, None)
-        for id in [id for id, subscription in self.subscriptions.items() if subscription.subscriber == peer]:
-            self._forget(id, SUBSCRIBER_GONE, now)
+    # Peers and subscriptions come and go.
+
+    def _connected(self, input: s.Connected, now: float) -> None:
+        outbox = self.outboxes.get(input.peer)
+        if outbox is None:
+            scheduler = self._scheduler() if self._links is None else self._scheduler(link=self._links(input.peer, input.role))
+            outbox = self.outboxes[input.peer] = Outbox(input.peer, scheduler, input.role, self._first_number)
+        if input.role == m.BROKER:
+            self._send(input.peer, m.Taken(outbox.taken, resumed=True))
+            self._effects += self.overlay.connected(input.peer, now)
+
+    def _disconnected(self, input: s.Disconnected, now: float) -> None:
+        outbox = self.outboxes.get(input.peer)
+        if outbox is None:
+            return
+        if outbox.role == m.CLIENT:
+            del self.outboxes[input.peer]
+            for id in [id for id, known in self.subscriptions.items() if known.subscriber == input.peer]:
+                self._forget(id, SUBSCRIBER_GONE, now)
+            return
+        outbox.link_lost()
+        self._effects += self.overlay.disconnected(input.peer, now)
+        for item in outbox.emptied():
+            self._send_again(outbox, item, now)
+
+    def _send_again(self, outbox: Outbox, item: Item, now: float) -> None:
+        """Around a link that is gone, if there is a way; else it waits for the link to come back, or for its deadline."""
+        relayed = self.overlay.relay(item.event, routes(item.targets, self.id), item.via, now)
+        for peer, targets in relayed.onward:
+            self._schedule(peer, msgspec.structs.replace(item, targets=targets), now)
+        stuck = {target.subscription for target in relayed.lost}
+        if stuck:
+            targets = tuple(target for target in item.targets if target.subscription in stuck)
+            outbox.push(msgspec.structs.replace(item, targets=targets), now)
+            self._set_alarm(outbox)
 
     def _forget(self, id: str, reason: str, now: float) -> None:
         subscription = self.subscriptions.pop(id)
@@ -253,10 +364,28 @@ class Broker:
         if outbox is not None:
             outbox.scheduler.withdraw(id)
         self._record(self.ledger.abandon(id, reason, now))
+        self._effects += self.overlay.unsubscribed(id, now)
+
+    def _remote_subscriptions_changed(self, now: float) -> None:
+        for id, subscription in self.overlay.changes():
+            if id in self.matcher:
+                self.matcher.remove(id)
+            if subscription is not None:
+                self.matcher.add(subscription)
+                continue
+            for outbox in self.outboxes.values():
+                for item, target in outbox.withdraw(id):
+                    self._lose(item.event.id, [target], UNSUBSCRIBED, now - item.born_s)
+
+    def _lose(self, event: str, targets: list[Target], reason: str, age_s: float) -> None:
+        self._record(self.ledger.close_carried(event, tuple(targets), Account.UNDELIVERABLE, reason, age_s))
 
     def _record(self, records: list[s.AccountRecord]) -> None:
         if records:
             self._effects.append(s.Store(0, tuple(records)))
+
+    def _pinged(self, peer: str, message: m.Ping, now: float, transit_s: float) -> None:
+        self._send(peer, m.Pong(message.number))
 
     def _send(self, peer: str, message: m.Message) -> None:
         self._effects.append(s.Send(peer, message))

@@ -1,9 +1,14 @@
 """The ledger: every matched (event, subscription) pair ends in exactly one account, and earning is read off them.
 
-Always matched = on_time + late + expired + undeliverable + pending. In time earns the price; late, expired and undeliverable
-cost the penalty; pending costs nothing (mtep: TotalEarning = sum price * na - sum penalty * (ni - na)).
+Always matched + received = on_time + late + expired + undeliverable + forwarded + pending. In time earns the price; late,
+expired and undeliverable cost the penalty; pending costs nothing (mtep: TotalEarning = sum price * na - sum penalty * (ni - na)).
 
-Memory: pending pairs, one tally per live subscription, one counter per reason. Closed pairs are folded into the tallies.
+In a network a pair is matched at its source and moves along with the copy that names it: forwarded by one broker, received by
+the next, closed where it ends. So the sums over all brokers are the accounts of the network, and there forwarded =
+received as soon as nothing is under way.
+
+Memory: pairs that wait for local clients, one tally for each of their subscriptions, one counter for each reason. Closed pairs
+are folded into the tallies; pairs that only pass through are counted, and stand in the outboxes.
 """
 
 import enum
@@ -33,10 +38,12 @@ class Tally(msgspec.Struct):
     undeliverable: int = 0
     pending: int = 0
     earning: float = 0.0
+    received: int = 0  # from other brokers
+    forwarded: int = 0  # to other brokers, and taken by them
 
     @property
     def balanced(self) -> bool:
-        return self.matched == self.closed + self.pending
+        return self.matched + self.received == self.closed + self.forwarded + self.pending
 
     @property
     def closed(self) -> int:
@@ -46,6 +53,9 @@ class Tally(msgspec.Struct):
     def success_rate(self) -> float:
         """Of the pairs that have ended, the share that was in time; 1 where none has."""
         return self.on_time / self.closed if self.closed else 1.0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
 class _Open(NamedTuple):
@@ -61,13 +71,21 @@ class Ledger:
         self.reasons: Counter[str] = Counter()  # why pairs expired or were undeliverable
         self._pending: dict[str, dict[str, _Open]] = {}  # subscription -> event -> what it waits for
 
-    def open(self, event: str, targets: tuple[Target, ...], born_s: float) -> None:
-        """The event matched these subscriptions."""
+    def open(self, event: str, targets: tuple[Target, ...], born_s: float, *, received: bool = False) -> None:
+        """The event matched these subscriptions of local clients, here or at the broker that it was received from."""
         for target in targets:
             self._pending.setdefault(target.subscription, {})[event] = _Open(target, born_s)
             for tally in self._tallies(target.subscription):
-                tally.matched += 1
-                tally.pending += 1
+                _enter(tally, 1, received)
+
+    def carry(self, count: int, *, received: bool = False) -> None:
+        """That many pairs are on their way through this broker."""
+        _enter(self.total, count, received)
+
+    def hand_over(self, count: int) -> None:
+        """That many pairs are in the hands of another broker."""
+        self.total.pending -= count
+        self.total.forwarded += count
 
     def received(self, event: str, subscription: str, now: float) -> list[AccountRecord]:
         """The subscriber has it: in time or late. Nothing if the pair was not open (an acknowledgement that came twice)."""
@@ -79,7 +97,7 @@ class Ledger:
         return [self._close(event, waiting.target, account, "", age_s)]
 
     def expire(self, event: str, targets: tuple[Target, ...], reason: str, age_s: float) -> list[AccountRecord]:
-        """It cannot arrive in time any more."""
+        """They cannot be served in time any more; targets that lie behind other brokers are those with a path."""
         return self._close_all(event, targets, Account.EXPIRED, reason, age_s)
 
     def give_up(self, event: str, targets: tuple[Target, ...], reason: str, age_s: float) -> list[AccountRecord]:
@@ -87,13 +105,27 @@ class Ledger:
         return self._close_all(event, targets, Account.UNDELIVERABLE, reason, age_s)
 
     def abandon(self, subscription: str, reason: str, now: float) -> list[AccountRecord]:
-        """A subscription is gone: its pending pairs are undeliverable, and its own tally is forgotten."""
+        """A local subscription is gone: its pending pairs are undeliverable, and its own tally is forgotten."""
         records = [
             self._close(event, waiting.target, Account.UNDELIVERABLE, reason, now - waiting.born_s)
             for event, waiting in list(self._pending.get(subscription, {}).items())
         ]
         self.by_subscription.pop(subscription, None)
         return records
+
+    def close_carried(
+        self, event: str, targets: tuple[Target, ...], account: Account, reason: str, age_s: float
+    ) -> list[AccountRecord]:
+        """Pairs that were carried end here."""
+        total = self.total
+        total.pending -= len(targets)
+        setattr(total, account, getattr(total, account) + len(targets))
+        total.earning -= sum(target.penalty for target in targets)
+        self.reasons[reason] += len(targets)
+        return [
+            AccountRecord(event, target.subscription, account, reason, self.broker, age_s, -target.penalty)
+            for target in targets
+        ]
 
     def _close_all(
         self, event: str, targets: tuple[Target, ...], account: Account, reason: str, age_s: float
@@ -119,4 +151,15 @@ class Ledger:
         return AccountRecord(event, target.subscription, account, reason, self.broker, age_s, earning)
 
     def _tallies(self, subscription: str) -> tuple[Tally, Tally]:
-        return self.total, self.by_subscription.setdefault(subscription, Tally())
+        tally = self.by_subscription.get(subscription)
+        if tally is None:
+            tally = self.by_subscription[subscription] = Tally()
+        return self.total, tally
+
+
+def _enter(tally: Tally, count: int, received: bool) -> None:
+    tally.pending += count
+    if received:
+        tally.received += count
+    else:
+        tally.matched += count

@@ -105,6 +105,10 @@ class Matcher(abc.ABC):
         """Bytes held in the engine's arrays, for the benchmarks; 0 where there are none."""
         return 0
 
+    def indexed(self) -> float:
+        """The share of the subscriptions that the index answers completely; the others are verified on its candidates."""
+        return 0.0
+
     def slot_of(self, id: str) -> int:
         """The slot of a registered id; UnknownName if there is none."""
         slot = self.slots.get(id)

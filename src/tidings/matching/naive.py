@@ -8,14 +8,12 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from tidings.errors import SnapshotError
 from tidings.matching.base import Matcher, Slots
+from tidings.matching.seal import sealed, unsealed
 from tidings.model.domain import overlaps
 from tidings.model.filter import FAILS, Filter, conjunction, matches
 from tidings.model.subscription import Region, Subscription
 from tidings.model.value import Value
-
-_MAGIC = "tidings-naive-1"
 
 
 class Naive(Matcher):
@@ -67,18 +65,14 @@ class Naive(Matcher):
 
     def snapshot(self) -> bytes:
         pairs = [(id, condition) for id, condition in zip(self.ids, self._conditions, strict=True) if id is not None]
-        return msgspec.msgpack.encode((_MAGIC, self.missing, pairs))
+        return sealed(self.name, msgspec.msgpack.encode((self.missing, pairs)))
 
     @classmethod
     def load(cls, buffer: bytes | memoryview) -> "Naive":
-        try:
-            magic, missing, pairs = msgspec.msgpack.decode(buffer, type=tuple[str, str, list[tuple[str, Filter]]])
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            raise SnapshotError(f"no snapshot of the naive engine: {error}") from None
-        if magic != _MAGIC:
-            raise SnapshotError(f"no snapshot of the naive engine: it begins with {magic!r}")
+        payload = unsealed(cls.name, buffer)
+        missing, pairs = msgspec.msgpack.decode(payload, type=tuple[str, list[tuple[str, Filter]]])
         engine = cls(missing)
         engine.ids = [id for id, _ in pairs]
         engine._conditions = [condition for _, condition in pairs]
-        engine.slots = {id: slot for slot, id in enumerate(engine.ids) if id is not None}
+        engine.slots = {id: slot for slot, (id, _) in enumerate(pairs)}
         return engine

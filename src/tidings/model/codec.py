@@ -7,7 +7,7 @@ import msgspec
 
 from tidings.errors import CodecError, InvalidInput
 from tidings.model.event import Event, checked_event
-from tidings.model.message import Message, Notify, Publish
+from tidings.model.message import Forward, Message, Notify, Publish
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -19,7 +19,7 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
     """The one message that the bytes hold."""
     try:
         message = _decoder.decode(data)
-        if isinstance(message, Publish | Notify):
+        if isinstance(message, Publish | Notify | Forward):
             return msgspec.structs.replace(message, event=_through_the_door(message.event))
         return message
     except RecursionError:

@@ -8,6 +8,7 @@ the clocks of two machines are never compared.
 import msgspec
 
 from tidings.model.event import Event
+from tidings.model.status import AccountsReport, StatusReport
 from tidings.model.subscription import Advertisement, Subscription
 
 PROTOCOL_VERSION = 1
@@ -30,6 +31,7 @@ class Hello(_Message, frozen=True, tag="hello"):
 class Publish(_Message, frozen=True, tag="publish"):
     request: int
     event: Event
+    age_s: float = 0.0  # since the publisher let go of it: more than nothing when it is sent again
 
 
 class Subscribe(_Message, frozen=True, tag="subscribe"):
@@ -92,5 +94,117 @@ class Pong(_Message, frozen=True, tag="pong"):
     number: int = 0
 
 
+class Route(msgspec.Struct, frozen=True, array_like=True):
+    """Subscriptions that live at the last broker of this path; its first broker is the one that receives the copy."""
+
+    path: tuple[str, ...]
+    subscriptions: tuple[str, ...]
+
+
+class Forward(_Message, frozen=True, tag="forward"):
+    """A copy of an event on its way between brokers.
+
+    It names exactly the subscriptions it is for, and no other copy names them: that is why paths may change while events
+    travel, and still nothing is lost or repeated.
+    """
+
+    event: Event
+    via: tuple[str, ...]  # the brokers behind it, from the one that matched it to the one that sends it
+    routes: tuple[Route, ...]
+    age_s: float
+    number: int = 0  # counted on this link by its sender
+
+
+class Taken(_Message, frozen=True, tag="taken"):
+    """All copies on this link up to this number are in the hands of the receiver.
+
+    Each side says so when the link comes up (`resumed`); before it has heard so, a side sends no copies.
+    """
+
+    number: int
+    resumed: bool = False
+
+
+class Probe(_Message, frozen=True, tag="probe"):
+    """Nothing but weight: how long does the link take for it?"""
+
+    size_kb: float
+
+
+class LinkState(msgspec.Struct, frozen=True, array_like=True):
+    """What a broker knows of its link to a neighbour."""
+
+    peer: str
+    mu: float  # seconds per KB: mean
+    variance: float  # and variance
+    price: float = 0.0  # what the time of one transmission is worth (scheduler `priced`)
+    loads: tuple[tuple[str, float], ...] = ()  # by source: seconds of transmission offered per second
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """A broker's links to its neighbours, and how often its own subscriptions have changed; a greater version is newer."""
+
+    broker: str
+    version: int
+    links: tuple[LinkState, ...]
+    rows: int = 0
+
+
+class States(_Message, frozen=True, tag="states"):
+    """News about brokers, flooded."""
+
+    states: tuple[State, ...]
+
+
+class Row(_Message, frozen=True, tag="row"):
+    """One change of the subscriptions that live at `home`: a new one, or (None) the end of the one called `id`."""
+
+    home: str
+    version: int
+    id: str
+    subscription: Subscription | None = None
+
+
+class Table(_Message, frozen=True, tag="table"):
+    """All subscriptions that live at `home`, for a broker that has missed changes."""
+
+    home: str
+    version: int
+    subscriptions: tuple[Subscription, ...]
+
+
+class Ask(_Message, frozen=True, tag="ask"):
+    """Send me the table of this home."""
+
+    home: str
+
+
+class AskStatus(_Message, frozen=True, tag="ask_status"):
+    request: int
+
+
+class Status(_Message, frozen=True, tag="status"):
+    request: int
+    report: StatusReport
+
+
+class AskAccounts(_Message, frozen=True, tag="ask_accounts"):
+    """`by`: total, subscription, type, broker or reason; empty for all of them. At most `limit` rows of each."""
+
+    request: int
+    by: str = ""
+    limit: int = 1_000
+
+
+class Accounts(_Message, frozen=True, tag="accounts"):
+    request: int
+    report: AccountsReport
+
+
 Request = Publish | Subscribe | Unsubscribe | Advertise | Unadvertise
-Message = Hello | Request | Done | Failed | Notify | Acknowledge | Ping | Pong
+Overlaid = States | Row | Table | Ask
+Asking = Request | AskStatus | AskAccounts
+Shown = Status | Accounts
+Message = (
+    Hello | Asking | Shown | Done | Failed | Notify | Acknowledge | Ping | Pong | Forward | Taken | Probe | Overlaid
+)

@@ -27,8 +27,11 @@ class Disconnected(_Step, frozen=True):
 
 
 class Received(_Step, frozen=True):
+    """`transit_s` is how long the message was under way, as far as the driver knows: clocks are never compared."""
+
     peer: str
     message: Message
+    transit_s: float = 0.0
 
 
 class LinkReady(_Step, frozen=True):
@@ -113,6 +116,19 @@ class UnadvertisementRecord(_Step, frozen=True, tag="unadvertisement"):
     id: str
 
 
+class MatchRecord(_Step, frozen=True, tag="match"):
+    """The event was matched: a pair is open for each of these subscriptions until an AccountRecord closes it.
+
+    It is written for every event, also when nobody wants it: an event without one was cut short and is matched again at
+    start-up. `born_s` is when the event was published, on this machine's wall clock.
+    """
+
+    event: str
+    subscriptions: tuple[str, ...]
+    event_type: str = ""
+    born_s: float = 0.0
+
+
 class AccountRecord(_Step, frozen=True, tag="account"):
     """The end of one matched (event, subscription) pair: see broker/ledger.py."""
 
@@ -123,6 +139,7 @@ class AccountRecord(_Step, frozen=True, tag="account"):
     broker: str
     age_s: float
     earning: float
+    event_type: str = ""
 
 
 Record = (
@@ -131,5 +148,6 @@ Record = (
     | UnsubscriptionRecord
     | AdvertisementRecord
     | UnadvertisementRecord
+    | MatchRecord
     | AccountRecord
 )

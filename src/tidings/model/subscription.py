@@ -33,6 +33,7 @@ class Subscription(msgspec.Struct, frozen=True):
     deadline_s: float = math.inf
     price: float = 1.0
     penalty: float = 0.0
+    durable: bool = False  # it goes on while its subscriber is away
 
     def __post_init__(self) -> None:
         _check_texts("subscription", self.id, self.subscriber, self.types)

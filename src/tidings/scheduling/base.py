@@ -41,6 +41,7 @@ class Item(msgspec.Struct, frozen=True):
     born_s: float  # when it was published, on this broker's clock
     targets: tuple[Target, ...]
     redelivered: bool = False
+    via: tuple[str, ...] = ()  # the brokers that it has passed, from its source to this one
 
     @property
     def last_deadline_s(self) -> float:
