@@ -1,0 +1,66 @@
+"""Events and records to bytes and back (MessagePack, like the messages). What cannot be read raises StoreError."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from tidings.errors import InvalidInput, StoreError
+from tidings.model.event import Event, checked_event
+from tidings.model.step import AccountRecord, EventRecord, Record
+from tidings.store.accounts import ACCOUNTS
+
+encode = msgspec.msgpack.Encoder().encode
+
+_event = msgspec.msgpack.Decoder(Event)
+_journal: msgspec.msgpack.Decoder[list[tuple[int, Record]]] = msgspec.msgpack.Decoder(list[tuple[int, Record]])
+
+
+def encode_record(record: Record) -> bytes:
+    """Of an event record only the event: it has a table of its own."""
+    try:
+        return encode(record.event if isinstance(record, EventRecord) else record)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"a record that cannot be stored: {error}") from None
+
+
+def check_account(record: Record) -> None:
+    if isinstance(record, AccountRecord) and record.account not in ACCOUNTS:
+        raise InvalidInput(f"account {record.account!r}: expected one of {', '.join(ACCOUNTS)}")
+
+
+def decode_event(body: bytes) -> Event:
+    """MessagePack has no sets, so an event comes in through the door again."""
+    try:
+        event = _event.decode(body)
+        return checked_event(
+            event.id,
+            event.attributes,
+            event.type,
+            timestamp_s=event.timestamp_s,
+            timeout_s=event.timeout_s,
+            data=event.data,
+            content_type=event.content_type,
+            size_kb=event.size_kb,
+        )
+    except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"the store holds an event that cannot be read: {error}") from None
+
+
+def decode_journal(body: bytes) -> list[tuple[int, Record]]:
+    try:
+        return _journal.decode(body)
+    except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"the store's journal cannot be read: {error}") from None
+
+
+def decode_as(kind: Any, body: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"the store holds a record that cannot be read: {error}") from None
+
+
+def due_s(event: Event) -> float:
+    """From when its retention counts: the end of its timeout, or its publication if it has none."""
+    return event.timestamp_s + (event.timeout_s if event.timeout_s < math.inf else 0.0)
