@@ -115,7 +115,7 @@ def test_the_same_id_twice_delivers_once_and_both_hear_when_it_is_safe(rig):
 
 def test_a_store_that_fails_leaves_nothing_behind(rig):
     (store,) = rig(s.Received("bob", m.Publish(1, EVENT)), 0)
-    assert rig(s.StoreFailed(store.ticket, "disk full"), 1) == [s.Send("bob", m.Failed(1, "StoreFailed", "disk full"))]
+    assert rig(s.StoreFailed(store.ticket, "disk full"), 1) == [s.Send("bob", m.Failed(1, "StoreError", "disk full"))]
     assert rig.tally.matched == 0
     assert len(rig.receive("bob", m.Publish(2, EVENT))) > 1, "the same event may be tried again"
 

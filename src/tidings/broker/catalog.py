@@ -5,14 +5,32 @@ from typing import TypeVar
 
 from tidings.errors import UnknownName
 from tidings.matching.base import Matcher
+from tidings.matching.boxtree.engine import BoxTree
+from tidings.matching.ceem import Ceem
+from tidings.matching.counting import Counting
 from tidings.matching.naive import Naive
+from tidings.matching.tree import Tree
+from tidings.overlay.base import Overlay
+from tidings.overlay.lone import Lone
+from tidings.overlay.mesh import Mesh
 from tidings.scheduling.base import Scheduler
 from tidings.scheduling.fcfs import Fcfs
+from tidings.scheduling.fix import Fix
+from tidings.scheduling.lrt import Lrt
+from tidings.scheduling.mtep import Mtep
+from tidings.scheduling.priced import Priced
 
-MATCHERS: dict[str, type[Matcher]] = {"naive": Naive}
-SCHEDULERS: dict[str, type[Scheduler]] = {"fcfs": Fcfs}
+MATCHERS: dict[str, type[Matcher]] = {
+    "boxtree": BoxTree,
+    "ceem": Ceem,
+    "counting": Counting,
+    "tree": Tree,
+    "naive": Naive,
+}
+SCHEDULERS: dict[str, type[Scheduler]] = {"fcfs": Fcfs, "fix": Fix, "lrt": Lrt, "mtep": Mtep, "priced": Priced}
+OVERLAYS: dict[str, type[Overlay]] = {"lone": Lone, "mesh": Mesh}
 
-DEFAULT_MATCHER = "naive"
+DEFAULT_MATCHER = "boxtree"
 DEFAULT_SCHEDULER = "fcfs"
 
 Part = TypeVar("Part")
@@ -24,6 +42,10 @@ def matcher(name: str) -> type[Matcher]:
 
 def scheduler(name: str) -> type[Scheduler]:
     return _look_up("scheduler", SCHEDULERS, name)
+
+
+def overlay(name: str) -> type[Overlay]:
+    return _look_up("overlay", OVERLAYS, name)
 
 
 def _look_up(what: str, parts: Mapping[str, Part], name: str) -> Part:

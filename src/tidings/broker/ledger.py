@@ -61,6 +61,7 @@ class Tally(msgspec.Struct):
 class _Open(NamedTuple):
     target: Target
     born_s: float
+    event_type: str
 
 
 class Ledger:
@@ -69,14 +70,24 @@ class Ledger:
         self.total = Tally()
         self.by_subscription: dict[str, Tally] = {}
         self.reasons: Counter[str] = Counter()  # why pairs expired or were undeliverable
-        self._pending: dict[str, dict[str, _Open]] = {}  # subscription -> event -> what it waits for
+        self.pending: dict[str, dict[str, _Open]] = {}  # subscription -> event -> what it waits for
 
-    def open(self, event: str, targets: tuple[Target, ...], born_s: float, *, received: bool = False) -> None:
+    def open(
+        self, event: str, targets: tuple[Target, ...], born_s: float, event_type: str = "", *, received: bool = False
+    ) -> None:
         """The event matched these subscriptions of local clients, here or at the broker that it was received from."""
+        pending, tallies = self.pending, self.by_subscription
         for target in targets:
-            self._pending.setdefault(target.subscription, {})[event] = _Open(target, born_s)
-            for tally in self._tallies(target.subscription):
-                _enter(tally, 1, received)
+            id = target.subscription
+            events = pending.get(id)
+            if events is None:
+                events = pending[id] = {}
+            events[event] = _Open(target, born_s, event_type)
+            tally = tallies.get(id)
+            if tally is None:
+                tally = tallies[id] = Tally()
+            _enter(tally, 1, received)
+        _enter(self.total, len(targets), received)
 
     def carry(self, count: int, *, received: bool = False) -> None:
         """That many pairs are on their way through this broker."""
@@ -89,7 +100,8 @@ class Ledger:
 
     def received(self, event: str, subscription: str, now: float) -> list[AccountRecord]:
         """The subscriber has it: in time or late. Nothing if the pair was not open (an acknowledgement that came twice)."""
-        waiting = self._pending.get(subscription, {}).get(event)
+        events = self.pending.get(subscription)
+        waiting = None if events is None else events.get(event)
         if waiting is None:
             return []
         age_s = now - waiting.born_s
@@ -108,7 +120,7 @@ class Ledger:
         """A local subscription is gone: its pending pairs are undeliverable, and its own tally is forgotten."""
         records = [
             self._close(event, waiting.target, Account.UNDELIVERABLE, reason, now - waiting.born_s)
-            for event, waiting in list(self._pending.get(subscription, {}).items())
+            for event, waiting in list(self.pending.get(subscription, {}).items())
         ]
         self.by_subscription.pop(subscription, None)
         return records
@@ -133,22 +145,25 @@ class Ledger:
         return [
             self._close(event, target, account, reason, age_s)
             for target in targets
-            if event in self._pending.get(target.subscription, {})
+            if event in self.pending.get(target.subscription, {})
         ]
 
     def _close(self, event: str, target: Target, account: Account, reason: str, age_s: float) -> AccountRecord:
-        waiting = self._pending[target.subscription]
-        del waiting[event]
+        waiting = self.pending[target.subscription]
+        event_type = waiting.pop(event).event_type
         if not waiting:
-            del self._pending[target.subscription]
+            del self.pending[target.subscription]
         earning = target.price if account is Account.ON_TIME else -target.penalty
         for tally in self._tallies(target.subscription):
             tally.pending -= 1
             tally.earning += earning
-            setattr(tally, account, getattr(tally, account) + 1)
+            if account is Account.ON_TIME:
+                tally.on_time += 1
+            else:
+                setattr(tally, account, getattr(tally, account) + 1)
         if reason:
             self.reasons[reason] += 1
-        return AccountRecord(event, target.subscription, account, reason, self.broker, age_s, earning)
+        return AccountRecord(event, target.subscription, account, reason, self.broker, age_s, earning, event_type)
 
     def _tallies(self, subscription: str) -> tuple[Tally, Tally]:
         tally = self.by_subscription.get(subscription)

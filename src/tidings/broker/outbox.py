@@ -6,16 +6,39 @@ measures: how long the link takes per KB, and how much of its time each source a
 
 import math
 
+import msgspec
+
 from tidings.model.message import BROKER, CLIENT, LinkState
-from tidings.scheduling.base import Dropped, Item, Scheduler, Target
+from tidings.scheduling.base import Dropped, Item, Scheduler, Target, without
 
 LOAD_MEMORY_S = 120.0  # loads are means over about this time
+LEAST_SEEN_S = 30.0  # a source's first events are no load yet
 ALARM_GRAIN_S = 0.001
+PROBE_KB, FIRST_PROBES, PROBE_S = 8.0, 4, 60.0  # an idle link is measured a few times at first, then now and then
 MAX_SOURCES = 100  # sources whose loads are told apart; the load of all others is told under the empty name
 
 
+class _Load:
+    """How much a source has sent lately: a sum that fades, seen since some time."""
+
+    __slots__ = ("at_s", "kb", "since_s")
+
+    def __init__(self, now: float) -> None:
+        self.kb, self.at_s, self.since_s = 0.0, now, now
+
+    def add(self, size_kb: float, now: float) -> None:
+        self.kb = self.kb * math.exp((self.at_s - now) / LOAD_MEMORY_S) + size_kb
+        self.at_s = now
+
+    def kb_per_s(self, now: float) -> float:
+        seen_s = LOAD_MEMORY_S * -math.expm1((self.since_s - now) / LOAD_MEMORY_S)
+        return self.kb * math.exp((self.at_s - now) / LOAD_MEMORY_S) / max(seen_s, LEAST_SEEN_S)
+
+
 class Outbox:
-    def __init__(self, peer: str, scheduler: Scheduler, role: str = CLIENT, number: int = 0) -> None:
+    def __init__(
+        self, peer: str, scheduler: Scheduler, role: str = CLIENT, number: int = 0, *, probing: bool = False
+    ) -> None:
         self.peer = peer
         self.scheduler = scheduler
         self.role = role
@@ -23,11 +46,17 @@ class Outbox:
         self.number = number  # of the copy sent last
         self.taken = 0  # number of the copy taken last from the peer
         self.unacknowledged: dict[int, Item] = {}
+        self.subscriptions: set[str] = set()  # of a client
+        self.durable: set[str] = set()  # those that outlive its connection
+        self._given: dict[str, Item] = {}  # event -> what the client has of it and not acknowledged, if it is durable
         self._resumed = role == CLIENT  # whether the peer has told what it took before the link came up
-        self._sending: tuple[float, float] | None = None  # size and start of what is on the link
-        self._loads: dict[str, float] = {}  # source -> KB, fading
-        self._loads_since_s = -math.inf
-        self._loads_at_s = -math.inf
+        self._sending: tuple[float, float, bool] | None = (
+            None  # size and start of what is on the link, if it is a probe
+        )
+        self._probing = probing and role == BROKER
+        self._probes = 0
+        self._probe_at_s = -math.inf  # if nothing has been measured by then
+        self._loads: dict[str, _Load] = {}  # by source
         self._soonest_s = math.inf  # no item became worthless, or will, before this time
         self._alarm_s = math.inf  # when the broker will look at this outbox, traffic or not
 
@@ -66,13 +95,44 @@ class Outbox:
             self.scheduler.withdraw(subscription)
         return gone
 
+    # What a client has and has not acknowledged: after a loss it goes again, if it is durable.
+
+    def delivered(self, item: Item, ids: tuple[str, ...]) -> None:
+        targets = tuple(t for t in item.targets if t.subscription in self.durable and t.subscription in ids)
+        if targets:
+            known = self._given.get(item.event.id)
+            self._given[item.event.id] = msgspec.structs.replace(
+                item, targets=(*known.targets, *targets) if known else targets
+            )
+
+    def received(self, event: str, subscription: str) -> None:
+        item = self._given.pop(event, None)
+        if item is not None and (rest := without(item, subscription)) is not None:
+            self._given[event] = rest
+
+    def taken_back(self) -> list[Item]:
+        """The client left: all that it has not acknowledged, marked as delivered before."""
+        items = [msgspec.structs.replace(item, redelivered=True) for item in self._given.values()]
+        self._given.clear()
+        return items
+
+    def forget(self, subscription: str) -> None:
+        """A client's subscription is gone."""
+        self.subscriptions.discard(subscription)
+        if subscription in self.durable:
+            self.durable.discard(subscription)
+            self._given = {
+                event: rest for event, item in self._given.items() if (rest := without(item, subscription)) is not None
+            }
+        self.scheduler.withdraw(subscription)
+
     # What was sent and what was taken.
 
     def sent(self, item: Item, now: float) -> int:
         """The number under which the copy travels; it stays ours until the peer has taken it."""
         self.number += 1
         self.unacknowledged[self.number] = item
-        self._sending = (item.event.size_kb, now)
+        self._sending = (item.event.size_kb, now, False)
         return self.number
 
     def acknowledged(self, number: int) -> int:
@@ -101,42 +161,50 @@ class Outbox:
 
     # What the link can do and what is asked of it.
 
-    def link_ready(self, now: float) -> None:
+    def link_ready(self, now: float, took: tuple[tuple[float, float], ...] | None = None) -> None:
         self.ready = True
         if self._sending is not None:
-            size_kb, since_s = self._sending
+            size_kb, since_s, probe = self._sending
             self._sending = None
-            self.scheduler.link.observe(size_kb, now - since_s)
+            self._probe_at_s = now + PROBE_S
+            if took is None:
+                link = self.scheduler.link
+                (link.rate if probe else link).observe(size_kb, now - since_s)  # a probe tells nothing of event sizes
+        for size_kb, seconds in took or ():
+            self.scheduler.link.observe(size_kb, seconds)
 
     def link_lost(self) -> None:
-        self.ready = self._resumed = False
+        self.ready = False
+        self._resumed = self.role == CLIENT
         self._sending = None
+
+    def probe(self, now: float) -> float:
+        """How many KB to send for nothing but to measure an idle link; 0 if there is no need. The link is then not ready."""
+        if not self._probing or not (self.ready and self._resumed):
+            return 0.0
+        if self._probes >= FIRST_PROBES and now < self._probe_at_s:
+            return 0.0
+        self._probes += 1
+        self.ready = False
+        self._sending = (PROBE_KB, now, True)
+        return PROBE_KB
 
     def _offered(self, item: Item, now: float) -> None:
         source = item.via[0] if item.via else ""
-        self._fade(now)
-        if source not in self._loads and len(self._loads) >= MAX_SOURCES:
-            source = ""
-        self._loads[source] = self._loads.get(source, 0.0) + item.event.size_kb
+        load = self._loads.get(source)
+        if load is None:
+            if len(self._loads) >= MAX_SOURCES:
+                source = ""
+            load = self._loads.setdefault(source, _Load(now))
+        load.add(item.event.size_kb, now)
 
-    def _fade(self, now: float) -> None:
-        if self._loads:
-            left = math.exp((self._loads_at_s - now) / LOAD_MEMORY_S)
-            for source in self._loads:
-                self._loads[source] *= left
-        else:
-            self._loads_since_s = now
-        self._loads_at_s = now
-
-    def state(self, now: float) -> LinkState:
-        link = self.scheduler.link
-        if not self._loads:
-            return LinkState(self.peer, link.mu, link.variance, self.scheduler.price)
-        self._fade(now)
-        seen_s = LOAD_MEMORY_S * -math.expm1((self._loads_since_s - now) / LOAD_MEMORY_S)
-        per_kb = link.mu / max(seen_s, 1.0)
-        loads = tuple((source, kb * per_kb) for source, kb in self._loads.items())
-        return LinkState(self.peer, link.mu, link.variance, self.scheduler.price, loads)
+    def state(self, now: float, loads: bool) -> LinkState:
+        """What the others may know of this link."""
+        link, price = self.scheduler.link, self.scheduler.price(now)
+        if not loads:
+            return LinkState(self.peer, link.mu, link.variance, price)
+        by_source = ((source, link.mu * load.kb_per_s(now)) for source, load in self._loads.items())
+        return LinkState(self.peer, link.mu, link.variance, price, tuple(by_source))
 
     # The alarm: without traffic on its link, a waiting item must still be accounted for when its time is over.
 

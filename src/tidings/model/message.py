@@ -86,6 +86,12 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
     subscription: str
 
 
+class Acknowledgements(_Message, frozen=True, tag="acknowledgements"):
+    """Many at once, as pairs of event and subscription."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
 class Ping(_Message, frozen=True, tag="ping"):
     number: int = 0
 
@@ -206,5 +212,18 @@ Overlaid = States | Row | Table | Ask
 Asking = Request | AskStatus | AskAccounts
 Shown = Status | Accounts
 Message = (
-    Hello | Asking | Shown | Done | Failed | Notify | Acknowledge | Ping | Pong | Forward | Taken | Probe | Overlaid
+    Hello
+    | Asking
+    | Shown
+    | Done
+    | Failed
+    | Notify
+    | Acknowledge
+    | Acknowledgements
+    | Ping
+    | Pong
+    | Forward
+    | Taken
+    | Probe
+    | Overlaid
 )

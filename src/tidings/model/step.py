@@ -35,9 +35,14 @@ class Received(_Step, frozen=True):
 
 
 class LinkReady(_Step, frozen=True):
-    """The link takes one more event. Without this input outboxes would never fill and every scheduler would look alike."""
+    """The link takes one more event. Without this input outboxes would never fill and every scheduler would look alike.
+
+    `took` is what the driver has measured, if it can: sizes in KB and the seconds that the link took for each. Else the link
+    took from the last event until now.
+    """
 
     peer: str
+    took: tuple[tuple[float, float], ...] | None = None
 
 
 class Stored(_Step, frozen=True):
@@ -96,27 +101,31 @@ class Wake(_Step, frozen=True):
 Effect = Send | Deliver | Store | Wake
 
 
-class EventRecord(_Step, frozen=True, tag="event"):
+class _Record(msgspec.Struct, frozen=True, array_like=True):
+    """Written by the million, so without the names of its fields: new fields go last and have a default."""
+
+
+class EventRecord(_Record, frozen=True, tag="event"):
     event: Event
 
 
-class SubscriptionRecord(_Step, frozen=True, tag="subscription"):
+class SubscriptionRecord(_Record, frozen=True, tag="subscription"):
     subscription: Subscription
 
 
-class UnsubscriptionRecord(_Step, frozen=True, tag="unsubscription"):
+class UnsubscriptionRecord(_Record, frozen=True, tag="unsubscription"):
     id: str
 
 
-class AdvertisementRecord(_Step, frozen=True, tag="advertisement"):
+class AdvertisementRecord(_Record, frozen=True, tag="advertisement"):
     advertisement: Advertisement
 
 
-class UnadvertisementRecord(_Step, frozen=True, tag="unadvertisement"):
+class UnadvertisementRecord(_Record, frozen=True, tag="unadvertisement"):
     id: str
 
 
-class MatchRecord(_Step, frozen=True, tag="match"):
+class MatchRecord(_Record, frozen=True, tag="match", gc=False):
     """The event was matched: a pair is open for each of these subscriptions until an AccountRecord closes it.
 
     It is written for every event, also when nobody wants it: an event without one was cut short and is matched again at
@@ -129,7 +138,7 @@ class MatchRecord(_Step, frozen=True, tag="match"):
     born_s: float = 0.0
 
 
-class AccountRecord(_Step, frozen=True, tag="account"):
+class AccountRecord(_Record, frozen=True, tag="account", gc=False):
     """The end of one matched (event, subscription) pair: see broker/ledger.py."""
 
     event: str

@@ -2,7 +2,7 @@
 
 One scheduler orders one queue: the outbox of one link to a neighbour or to a local client. It decides what goes next when
 the link is free, and drops what is worth nothing any more. A queue is bounded: at its capacity the item that a scheduler
-values least is dropped with the reason QUEUE_FULL.
+values least, the one that it would send last, is dropped with the reason QUEUE_FULL.
 """
 
 import abc
@@ -12,10 +12,14 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from tidings.errors import InvalidInput
 from tidings.model.event import Event
+from tidings.scheduling.delay import Link, unhindered
 
 DEADLINE_PASSED = "deadline passed"
 TIMED_OUT = "timed out"
+HOPELESS = "hopeless"  # it cannot be expected to reach any subscription in time (eq. 14)
+WORTH_LESS = "worth less than its share"  # of a crowded link's time (priced)
 QUEUE_FULL = "queue full"
 
 DEFAULT_CAPACITY = 100_000
@@ -25,11 +29,11 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """One downstream subscription of a queued event: what it is worth, by when, and how far away it is."""
 
     subscription: str
-    deadline_s: float  # since publication: min(timeout, deadline), eq. 1
+    deadline_s: float  # since publication: dl = min(timeout, deadline), eq. 5
     price: float
     penalty: float
     hops: int = 0  # brokers still ahead: nodenum
-    mu: float = 0.0  # seconds per KB on the path ahead: mean
+    mu: float = 0.0  # seconds per KB on the path ahead, this link included: mean
     variance: float = 0.0  # and variance
     path: tuple[str, ...] = ()  # the brokers ahead, from the neighbour that the link leads to, to the subscriber's own
 
@@ -46,7 +50,7 @@ class Item(msgspec.Struct, frozen=True):
     @property
     def last_deadline_s(self) -> float:
         """When the last of its subscriptions stops wanting it, on this broker's clock."""
-        return self.born_s + max((target.deadline_s for target in self.targets), default=-math.inf)
+        return self.born_s + max([target.deadline_s for target in self.targets], default=-math.inf)
 
     def why_worthless(self, now: float) -> str | None:
         """Why no subscription can be served any more; None if one still can."""
@@ -61,11 +65,17 @@ class Dropped(NamedTuple):
 
 
 class Scheduler(abc.ABC):
-    """`push` when an event arrives, `pop` when the link is free, `expired` to learn what was dropped and why."""
+    """`push` when an event arrives, `pop` when the link is free, `expired` to learn what was dropped and why.
+
+    `link` is what it knows of its link; without one it takes no time. Items of equal rank go in the order of their arrival.
+    """
 
     name: ClassVar[str]
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, link: Link | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
+        if capacity < 1:
+            raise InvalidInput(f"capacity {capacity!r}: expected at least 1")
+        self.link = unhindered() if link is None else link
         self.capacity = capacity
         self._dropped: list[Dropped] = []
 
@@ -90,6 +100,10 @@ class Scheduler(abc.ABC):
     @abc.abstractmethod
     def withdraw(self, subscription: str) -> None:
         """Forget a subscription that is gone: its targets leave the items, items without any leave the queue."""
+
+    def price(self, now: float) -> float:
+        """What the time of one transmission is worth on this link; only `priced` asks for more than nothing."""
+        return 0.0
 
     def expired(self, now: float) -> list[Dropped]:
         """What was dropped since the last call, each item once."""

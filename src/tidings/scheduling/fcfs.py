@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from tidings.scheduling.base import DEFAULT_CAPACITY, QUEUE_FULL, Dropped, Item, Scheduler, without
+from tidings.scheduling.delay import Link
 
 
 class Fcfs(Scheduler):
@@ -14,8 +15,8 @@ class Fcfs(Scheduler):
 
     name = "fcfs"
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
-        super().__init__(capacity)
+    def __init__(self, link: Link | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
+        super().__init__(link, capacity)
         self._queue: deque[Item] = deque()
 
     def __len__(self) -> int:
