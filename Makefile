@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench format soak install clean FORCE
+.PHONY: help demo test test-kafka bench format soak install clean FORCE
 
 # The first of these that is new enough and can make a virtual environment; or say make PYTHON=...
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -25,21 +25,38 @@ endif
 FORCE:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/warm ## a short tour on the embedded bus
+demo: .venv/warm .venv/spark ## a short tour: the embedded bus, and the pipeline on Spark
 	@$(BIN)/tidings demo $(ARGS)
+	@echo; $(BIN)/tidings pipeline demo
 
-test: .venv/warm ## format, lint, types and tests (ARGS="-k name" goes to pytest)
+test: .venv/warm .venv/spark ## format, lint, types and tests (ARGS="-k name" goes to pytest)
 	@$(RUN) ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) pytest $(ARGS)
 
-soak: .venv/warm ## the tests again, with many more and always new examples
+# Apart from `make test`, because of what it downloads: a real broker and Spark's connector.
+KAFKA_VERSION := 3.9.1
+KAFKA_JARS := org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0 \
+	org.apache.kafka:kafka-clients:$(KAFKA_VERSION) org.apache.commons:commons-pool2:2.12.1
+test-kafka: .venv/warm .venv/spark build/kafka/here ## Spark's pipeline against a real Kafka broker (needs mvn and java)
+	@TIDINGS_KAFKA_JARS=build/kafka $(RUN) pytest tests/kafka/kafka.py $(ARGS)
+
+build/kafka/here: tests/kafka/broker.xml
+	@command -v mvn >/dev/null || { echo "make test-kafka needs Maven (mvn) to fetch the broker" >&2; exit 1; }
+	@$(SAY) "Fetching Kafka"
+	@mvn -q -B -f tests/kafka/broker.xml dependency:copy-dependencies -DoutputDirectory='$(CURDIR)/build/kafka/broker'
+	@for jar in $(KAFKA_JARS); do \
+		mvn -q -B dependency:copy -Dartifact=$$jar -DoutputDirectory='$(CURDIR)/build/kafka/connector' || exit 1; done
+	@touch $@
+
+soak: .venv/warm .venv/spark ## the tests again, with many more and always new examples
 	@TIDINGS_SOAK=1 $(RUN) pytest $(ARGS)
 
-bench: .venv/warm ## every benchmark
+bench: .venv/warm .venv/spark ## every benchmark
+	@$(RUN) pip install $(PIP) -c constraints.txt duckdb polars
 	@set -e; for bench in benchmarks/bench_*.py; do \
 		[ -e "$$bench" ] || continue; \
 		$(SAY) "$$bench"; $(BIN)/python "$$bench" $(ARGS); done
@@ -66,6 +83,13 @@ clean: ## remove .venv and all caches
 	@$(RUN) pip install $(PIP) -c constraints.txt hatchling editables
 	@$(RUN) pip install $(PIP) -c constraints.txt --no-build-isolation -e '.[dev]'
 	@pwd -P > .venv/here
+	@touch $@
+
+# Spark is large and comes as a source package: after everything else, and only for what needs it.
+.venv/spark: .venv/installed
+	@$(SAY) "Installing Spark (450 MB)"
+	@$(RUN) pip install $(PIP) -c constraints.txt setuptools
+	@$(RUN) pip install $(PIP) -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
 # Compiles the matching kernels into their cache once, not in the middle of the first match.

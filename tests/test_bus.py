@@ -174,3 +174,41 @@ def test_the_synchronous_face():
         assert list(quotes) == []
     with pytest.raises(BusClosed):
         bus.publish({})
+
+
+def test_with_a_path_nothing_confirmed_is_lost(tmp_path):
+    async def first():
+        async with tidings.connect(path=tmp_path) as bus:
+            stream = await bus.subscribe("n > 0", id="kept", durable=True)
+            for n in range(5):
+                await bus.publish({"n": n}, id=f"e{n}")
+            return [(await anext(stream)).event.id for _ in range(2)]
+
+    async def second():
+        async with tidings.connect(path=tmp_path) as bus:
+            stream = await bus.subscribe("n > 0", id="kept", durable=True)
+            await bus.publish({"n": 3}, id="e3")  # it was published before
+            await bus.publish({"n": 9}, id="e9")
+            return [(await anext(stream)).event.id for _ in range(3)]
+
+    assert run(first) == ["e1", "e2"]
+    assert run(second) == ["e3", "e4", "e9"]
+
+
+def test_a_durable_subscription_needs_a_path_and_an_id():
+    async def scenario():
+        async with tidings.connect() as bus:
+            with pytest.raises(InvalidInput, match="needs an id, and a bus with a path"):
+                await bus.subscribe(id="kept", durable=True)
+
+    run(scenario)
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    async def scenario():
+        with pytest.raises(tidings.TidingsError, match="expected a folder"):
+            await tidings.connect(path=tmp_path / "file").publish({})
+
+    run(scenario)

@@ -4,7 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidings.bus import Bus, LedgerReport, Notification, Stream, connect
+    from tidings.broker.calls import LedgerReport, Notification
+    from tidings.bus import Bus, Stream
+    from tidings.connection import connect
     from tidings.errors import TidingsError
     from tidings.sync import SyncBus, SyncStream, connect_sync
 
@@ -13,13 +15,13 @@ __version__ = "0.1.0"
 # The public names and their homes. They are imported when first used, so that `import tidings` costs nothing.
 _HOMES = {
     "Bus": "tidings.bus",
-    "LedgerReport": "tidings.bus",
-    "Notification": "tidings.bus",
+    "LedgerReport": "tidings.broker.calls",
+    "Notification": "tidings.broker.calls",
     "Stream": "tidings.bus",
     "SyncBus": "tidings.sync",
     "SyncStream": "tidings.sync",
     "TidingsError": "tidings.errors",
-    "connect": "tidings.bus",
+    "connect": "tidings.connection",
     "connect_sync": "tidings.sync",
 }
 

@@ -17,42 +17,23 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from tidings import errors
 from tidings.broker import catalog
 from tidings.broker.broker import Broker
-from tidings.broker.ledger import Tally
+from tidings.broker.calls import LedgerReport, Notification, as_filter, as_types, raise_failed
+from tidings.broker.restore import restore
 from tidings.errors import BusClosed, InvalidInput, TidingsError
-from tidings.language import from_pattern, parse
 from tidings.model import message as m
 from tidings.model import step as s
-from tidings.model.event import Event, checked_event
+from tidings.model.event import checked_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription
-
-
-class Notification(msgspec.Struct, frozen=True):
-    """An event that a subscription wants, as its subscriber receives it."""
-
-    event: Event
-    subscription: str
-    age_s: float
-    redelivered: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.event.summary()} for {self.subscription} after {self.age_s:.3f} s"
-
-
-class LedgerReport(msgspec.Struct, frozen=True):
-    """The accounts at one moment: in all, and by subscription; and why pairs expired or could not be delivered."""
-
-    total: Tally
-    by_subscription: dict[str, Tally]
-    reasons: dict[str, int]
+from tidings.store import Store, open_store
 
 
 class Stream:
@@ -107,7 +88,7 @@ class Stream:
 class Bus:
     """Publish and subscribe inside one process. Use it from one event loop."""
 
-    def __init__(self, engine: str | None = None, scheduler: str | None = None) -> None:
+    def __init__(self, engine: str | None = None, scheduler: str | None = None, path: str | Path | None = None) -> None:
         self._engine = catalog.matcher(engine or catalog.DEFAULT_MATCHER)
         self._scheduler = catalog.scheduler(scheduler or catalog.DEFAULT_SCHEDULER)
         self._broker: Broker | None = None
@@ -115,7 +96,9 @@ class Bus:
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self._client = f"client-{self._prefix}"
-        self._answers: dict[int, m.Done | m.Failed] = {}
+        self._path = path
+        self._store: Store | None = None
+        self._answers: dict[int, asyncio.Future[m.Done | m.Failed]] = {}
         self._streams: dict[str, Stream] = {}  # by subscriber: each stream is a client of its own
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._inputs: deque[s.Input] = deque()
@@ -149,7 +132,7 @@ class Bus:
             data=data,
             content_type=content_type,
         )
-        return self._ask(self._client, m.Publish(next(self._numbers), event))
+        return await self._ask(self._client, m.Publish(next(self._numbers), event))
 
     async def subscribe(
         self,
@@ -160,22 +143,32 @@ class Bus:
         price: float = 1.0,
         penalty: float = 0.0,
         id: str | None = None,
+        durable: bool = False,
     ) -> Stream:
-        """Ask for events that match: filter text, a JSON pattern or a Filter; each is worth `price` within `deadline_s`."""
-        subscriber = self._new_id("s")
+        """Ask for events that match: filter text, a JSON pattern or a Filter; each is worth `price` within `deadline_s`.
+
+        A durable subscription (with an `id`, on a bus with a `path`) goes on while nobody reads it, and resumes after the last
+        event that was taken.
+        """
+        if durable and (id is None or self._path is None):
+            raise InvalidInput("a durable subscription needs an id, and a bus with a path")
+        subscriber = f"durable {id}" if durable else self._new_id("s")
+        if subscriber in self._streams:
+            raise InvalidInput(f"subscription {id!r} is open already")
         subscription = Subscription(
             subscriber if id is None else id,
             subscriber,
-            _filter(filter),
-            (types,) if isinstance(types, str) else tuple(types),
+            as_filter(filter),
+            as_types(types),
             deadline_s,
             price,
             penalty,
+            durable,
         )
         stream = self._streams[subscriber] = Stream(self, subscription)
         self._feed(s.Connected(subscriber))
         try:
-            self._ask(subscriber, m.Subscribe(next(self._numbers), subscription))
+            await self._ask(subscriber, m.Subscribe(next(self._numbers), subscription))
         except TidingsError:
             self._drop(stream)
             raise
@@ -183,19 +176,19 @@ class Bus:
 
     async def unsubscribe(self, stream: Stream) -> None:
         """End a subscription; what waits for it becomes undeliverable, and its iterator ends."""
-        self._ask(stream.subscription.subscriber, m.Unsubscribe(next(self._numbers), stream.id))
+        await self._ask(stream.subscription.subscriber, m.Unsubscribe(next(self._numbers), stream.id))
         self._drop(stream)
 
     async def advertise(
         self, types: str | Iterable[str] = (), filter: str | Mapping[str, Any] | Filter = "", *, id: str | None = None
     ) -> str:
         """Announce what will be published."""
-        names = (types,) if isinstance(types, str) else tuple(types)
-        advertisement = Advertisement(self._new_id("a") if id is None else id, self._client, names, _filter(filter))
-        return self._ask(self._client, m.Advertise(next(self._numbers), advertisement))
+        names = as_types(types)
+        advertisement = Advertisement(self._new_id("a") if id is None else id, self._client, names, as_filter(filter))
+        return await self._ask(self._client, m.Advertise(next(self._numbers), advertisement))
 
     async def unadvertise(self, id: str) -> None:
-        self._ask(self._client, m.Unadvertise(next(self._numbers), id))
+        await self._ask(self._client, m.Unadvertise(next(self._numbers), id))
 
     def ledger(self) -> LedgerReport:
         """The accounts now: matched = on_time + late + expired + undeliverable + pending."""
@@ -210,8 +203,14 @@ class Bus:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(BusClosed("the bus is closed"))
         if self._maintaining is not None:
             await asyncio.wait([self._maintaining])
+        if self._store is not None:
+            store, self._store = self._store, None
+            await self._loop.run_in_executor(None, store.close)
 
     def _running(self) -> Broker:
         if self._closed:
@@ -220,15 +219,47 @@ class Bus:
             self._loop = asyncio.get_running_loop()
             epoch_s = time.time() - self._loop.time()
             self._broker = Broker("embedded", self._engine(), self._scheduler, epoch_s=epoch_s)
+            if self._path is not None:
+                self._restore(self._broker, self._path)
             self._feed(s.Connected(self._client))
         return self._broker
 
-    def _ask(self, peer: str, request: m.Request) -> str:
-        """Inside one process the answer is there when the effects are carried out."""
+    def _restore(self, broker: Broker, path: str | Path) -> None:
+        """What the store kept comes before anything else. This takes as long as it takes to read it."""
+        soon = self._loop.call_soon_threadsafe
+        store = self._store = open_store(
+            path,
+            lambda tickets: soon(self._stored, tickets),
+            lambda tickets, reason: soon(self._store_failed, tickets, reason),
+        )
+        state = store.restore()
+        subscriptions = [live.subscription for live in state.subscriptions]
+        unmatched = [entry.event for entry in store.unmatched()]
+        for effect in restore(
+            broker, subscriptions, state.advertisements, state.open, unmatched, state.recent_ids, self._loop.time()
+        ):
+            self._carry_out(effect)
+
+    def _stored(self, tickets: list[int]) -> None:
+        for ticket in tickets:
+            self._feed(s.Stored(ticket))
+
+    def _store_failed(self, tickets: list[int], reason: str) -> None:
+        for ticket in tickets:
+            self._feed(s.StoreFailed(ticket, reason))
+
+    async def _ask(self, peer: str, request: m.Request) -> str:
+        """Without a store the answer is there when the effects are carried out."""
+        self._running()
+        future: asyncio.Future[m.Done | m.Failed] = self._loop.create_future()
+        self._answers[request.request] = future
         self._feed(s.Received(peer, request))
-        answer = self._answers.pop(request.request)
+        try:
+            answer = await future
+        finally:
+            self._answers.pop(request.request, None)
         if isinstance(answer, m.Failed):
-            raise getattr(errors, answer.error, TidingsError)(answer.reason)
+            raise_failed(answer)
         self._maintain()
         return answer.id
 
@@ -245,13 +276,20 @@ class Bus:
 
     def _carry_out(self, effect: s.Effect) -> None:
         match effect:
+            case s.Store(ticket, records) if self._store is not None:
+                try:
+                    self._store.append(ticket, records)
+                except TidingsError as error:
+                    self._inputs.append(s.StoreFailed(ticket, str(error)))
             case s.Store(ticket, _) if ticket:
-                self._inputs.append(s.Stored(ticket))  # this bus promises memory, not a disk
+                self._inputs.append(s.Stored(ticket))  # without a store this bus promises memory, not a disk
             case s.Deliver(client, event, subscriptions, age_s, redelivered):
                 for id in subscriptions:
                     self._streams[client]._arrive(Notification(event, id, age_s, redelivered))
             case s.Send(_, m.Done() | m.Failed() as answer):
-                self._answers[answer.request] = answer
+                future = self._answers.get(answer.request)
+                if future is not None and not future.done():
+                    future.set_result(answer)
             case s.Wake(timer, at_s):
                 if timer in self._timers:
                     self._timers[timer].cancel()
@@ -281,14 +319,3 @@ class Bus:
 
     def _new_id(self, letter: str) -> str:
         return f"{letter}-{self._prefix}-{next(self._numbers)}"
-
-
-def connect(*, engine: str | None = None, scheduler: str | None = None) -> Bus:
-    """A bus inside this process; use it as `async with tidings.connect() as bus`."""
-    return Bus(engine, scheduler)
-
-
-def _filter(filter: str | Mapping[str, Any] | Filter) -> Filter:
-    if isinstance(filter, str):
-        return parse(filter)
-    return from_pattern(dict(filter)) if isinstance(filter, Mapping) else filter

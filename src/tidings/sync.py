@@ -12,7 +12,9 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tidings.bus import Bus, LedgerReport, Notification, Stream, connect
+from tidings.broker.calls import LedgerReport, Notification
+from tidings.bus import Bus, Stream
+from tidings.connection import connect
 from tidings.errors import BusClosed
 
 Result = TypeVar("Result")

@@ -70,7 +70,7 @@ def demo(
 
 
 async def _run(seed: int, engine: str | None, scheduler: str | None) -> dict[str, Any]:
-    from tidings.bus import connect
+    from tidings.connection import connect
 
     async with connect(engine=engine, scheduler=scheduler) as bus:
         example = await _example(bus)

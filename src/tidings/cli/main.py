@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidings import __version__
-from tidings.cli import demo, explain, match, warm
+from tidings.cli import demo, explain, ledger, match, network, pipeline, pub, reproduce, serve, sub, warm
 from tidings.cli.output import READER_GONE, fail
 from tidings.errors import TidingsError
 
@@ -97,6 +97,15 @@ app.command("explain", help=explain.HELP)(explain.explain)
 app.command("match", help=match.HELP)(match.match)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("warm", help=warm.HELP)(warm.warm)
+app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
+app.add_typer(pipeline.app, name="pipeline")
+app.command("serve", help=serve.HELP)(serve.serve)
+app.add_typer(network.app, name="network")
+app.command("pub", help=pub.HELP)(pub.pub)
+app.command("sub", help=sub.HELP)(sub.sub)
+app.command("ledger", help=ledger.HELP)(ledger.ledger)
 # Benchmarks may need packages that only come with an extra: the rest works without them.
 with contextlib.suppress(ModuleNotFoundError):
     app.add_typer(importlib.import_module("tidings.cli.bench").app, name="bench")
+    importlib.import_module("tidings.cli.bench_spark")
+    importlib.import_module("tidings.cli.bench_bus")
