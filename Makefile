@@ -27,9 +27,8 @@ FORCE:
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/warm .venv/spark ## a short tour: the embedded bus, and the pipeline on Spark
+demo: .venv/warm ## a short tour on the embedded bus
 	@$(BIN)/tidings demo $(ARGS)
-	@echo; $(BIN)/tidings pipeline demo
 
 test: .venv/warm .venv/spark ## format, lint, types and tests (ARGS="-k name" goes to pytest)
 	@$(RUN) ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
@@ -56,7 +55,7 @@ soak: .venv/warm .venv/spark ## the tests again, with many more and always new e
 	@TIDINGS_SOAK=1 $(RUN) pytest $(ARGS)
 
 bench: .venv/warm .venv/spark ## every benchmark
-	@$(RUN) pip install $(PIP) -c constraints.txt duckdb polars
+	@$(RUN) pip install $(PIP) -c constraints.txt --no-build-isolation -e '.[dev,spark,bench]'
 	@set -e; for bench in benchmarks/bench_*.py; do \
 		[ -e "$$bench" ] || continue; \
 		$(SAY) "$$bench"; $(BIN)/python "$$bench" $(ARGS); done

@@ -206,6 +206,14 @@ def test_open_and_closed_regions(engine):
 
 
 @each_engine
+def test_a_region_that_may_be_a_set_or_a_string(engine):
+    """`NOT CONTAINS` of a string holds for sets and for strings; the set is what the two share here."""
+    matcher, _ = both(engine, [sub("s", Predicate("c", Op.SUPERSET, frozenset([0])), Predicate("a", Op.LT, 0))])
+    region = Region((Predicate("a", Op.LT, 0), Predicate("c", Op.NOT_CONTAINS, "")))
+    assert matcher.match_region(region) == ["s"]
+
+
+@each_engine
 def test_very_many_identical_subscriptions(engine):
     """One million, loaded from columns; `naive`, which is slow by design, has to bear 20,000."""
     count = MANY if engine is not Naive else 20_000

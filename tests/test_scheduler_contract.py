@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,10 @@ import scheduling_worlds as worlds
 from scheduling_worlds import SUBSCRIPTIONS, item
 from tidings.broker.catalog import SCHEDULERS
 from tidings.errors import InvalidInput
+from tidings.scheduling import ranked
 from tidings.scheduling.base import DEADLINE_PASSED, QUEUE_FULL, TIMED_OUT, Item, Scheduler, Target
 from tidings.scheduling.delay import Link
+from tidings.scheduling.fix import Fix
 from tidings.scheduling.rate import Known
 
 PUSH, POP, EXPIRED, WITHDRAW = "push pop expired withdraw".split()
@@ -83,18 +86,19 @@ class Run:
 
 
 @each_scheduler
-@given(worlds.links(), worlds.queues(most=20), actions, st.integers(1, 6))
+@given(worlds.links(), worlds.queues(most=20), actions, st.integers(1, 6), st.sampled_from([2, 1000]))
 def test_each_item_ends_exactly_once(
-    make: type[Scheduler], link: Link, arrivals: list[Item], history: list[Any], capacity: int
+    make: type[Scheduler], link: Link, arrivals: list[Item], history: list[Any], capacity: int, deep: int
 ) -> None:
     run = Run(make(link, capacity))
     coming = iter(arrivals)
-    for pause_s, action, subscription in history:
-        run.act(pause_s, action, subscription, next(coming, None) if action == PUSH else None)
-        waiting = [each.event.id for each in run.queue]
-        assert len(waiting) == len(run.queue) <= capacity
-        assert run.pushed == run.ended + Counter(waiting)
-    run.drain()
+    with mock.patch.object(ranked, "DEEP", deep):
+        for pause_s, action, subscription in history:
+            run.act(pause_s, action, subscription, next(coming, None) if action == PUSH else None)
+            waiting = [each.event.id for each in run.queue]
+            assert len(waiting) == len(run.queue) <= capacity
+            assert run.pushed == run.ended + Counter(waiting)
+        run.drain()
     assert len(run.queue) == 0
     assert run.pushed == run.ended
 
@@ -167,14 +171,16 @@ def test_it_is_found_under_its_name(make: type[Scheduler]) -> None:
     assert SCHEDULERS[make.name] is make
 
 
+# Events to which `fix`, too, gives one and the same priority.
+EQUALS = [f"e{n}" for n in range(200) if Fix().rank(local(f"e{n}")) == 3]
+
+
 @each_scheduler
 def test_equals_go_in_the_order_of_their_arrival(make: type[Scheduler]) -> None:
     queue = make()
-    # Events to which `fix` gives one and the same priority.
-    ids = [f"e{n}" for n in range(200) if SCHEDULERS["fix"]().rank(local(f"e{n}")) == 3]  # type: ignore[attr-defined]
-    for id in ids:
+    for id in EQUALS:
         queue.push(local(id), 0.0)
-    assert [found.event.id for found in iter(lambda: queue.pop(0.0), None) if found] == ids
+    assert [found.event.id for found in iter(lambda: queue.pop(0.0), None) if found] == EQUALS
 
 
 @each_scheduler
@@ -199,12 +205,31 @@ def test_many_come_and_go(make: type[Scheduler]) -> None:
 
 
 @each_scheduler
+def test_a_deep_queue_keeps_its_order(make: type[Scheduler]) -> None:
+    """One ranking serves for several pops: the dearest still go first, equals in order, and the last makes room."""
+    queue = make(capacity=len(EQUALS))
+    with mock.patch.object(ranked, "DEEP", 10), mock.patch.object(ranked, "DEPTH", 4):
+        for id in EQUALS:
+            queue.push(local(id), 0.0)
+        for id in EQUALS[:5]:
+            queue.push(local(id), 0.0)
+        assert [each.event.id for each, _ in queue.dropped()] == EQUALS[:5]
+        dear = local(EQUALS[0], price=9.0)
+        assert queue.pop(0.0) is not None
+        queue.push(dear, 0.0)
+        found = [found for found in iter(lambda: queue.pop(0.0), None) if found]
+        assert [each.event.id for each in found if each is not dear] == EQUALS[1:]
+        assert found.index(dear) <= len(EQUALS) // 4 or make.name not in ("mtep", "priced")
+
+
+@each_scheduler
 def test_at_capacity_one_is_dropped_and_told(make: type[Scheduler]) -> None:
+    """Of equals the newest."""
     queue = make(capacity=3)
-    for id in "abcde":
+    for id in EQUALS[:5]:
         queue.push(local(id), 0.0)
-    assert len(queue) == 3
-    assert [reason for _, reason in queue.dropped()] == [QUEUE_FULL, QUEUE_FULL]
+    assert [each.event.id for each in queue] == EQUALS[:3]
+    assert [(each.event.id, reason) for each, reason in queue.dropped()] == [(id, QUEUE_FULL) for id in EQUALS[3:5]]
     assert queue.dropped() == []
 
 

@@ -81,11 +81,11 @@ def test_random_boxes_added_one_by_one_then_merged(seed: int, absent: int) -> No
     world, pair = World(seed, dims=5), Pair(5, absent)
     for _ in range(300):
         pair.add([world.box()])
-    events = [world.event() for _ in range(60)]
+    events = [world.event() for _ in range(25)]
     assert sum(map(pair.check, events)) > 0
     for _ in range(2_500):
         pair.add([world.box()])
-    for event in events[:20]:
+    for event in events[:5]:
         pair.check(event)
     assert pair.merge() > 0
     for event in events:
@@ -99,7 +99,7 @@ def test_bulk_load_and_disjunctions(seed: int) -> None:
     pair.extend([[world.box() for _ in range(world.random.choice([1, 1, 1, 2, 3]))] for _ in range(1_500)])
     for _ in range(200):
         pair.add([world.box() for _ in range(world.random.choice([1, 2, 5]))])
-    events = [world.event() for _ in range(100)]
+    events = [world.event() for _ in range(30)]
     for event in events:
         pair.check(event)
     pair.check_many(events)
@@ -112,7 +112,7 @@ def test_regions(seed: int) -> None:
     pair.extend([[world.box()] for _ in range(1_000)])
     for _ in range(300):
         pair.add([world.box()])
-    for _ in range(150):
+    for _ in range(60):
         pair.check(world.region(), region=True)
 
 
@@ -124,8 +124,8 @@ def test_bins_are_as_exact_as_codes() -> None:
     ]
     world.numbers = numbers
     pair = Pair(2)
-    pair.extend([[world.box()] for _ in range(20_000)])
-    for number in world.random.choices(numbers, k=15):
+    pair.extend([[world.box()] for _ in range(12_000)])
+    for number in world.random.choices(numbers, k=4):
         for near in (number, math.nextafter(number, 2), math.nextafter(number, -2)):
             event = {0: point(near), 1: point(world.random.choice(numbers))}
             pair.check(event)
@@ -202,8 +202,8 @@ def test_twenty_wide_ranges() -> None:
         middle = world.random.choice(world.numbers)
         return {dim: Range(middle - 0.7, middle + 0.7) for dim in range(20)}
 
-    pair.extend([[wide()] for _ in range(3_000)])
-    for _ in range(40):
+    pair.extend([[wide()] for _ in range(1_500)])
+    for _ in range(15):
         pair.check(world.event(1.0))
     pair.check({})
 
@@ -269,7 +269,7 @@ def test_random_steps() -> None:
     world, pair = World(21, dims=4), Pair(4)
     events = [world.event() for _ in range(10)]
     running = None
-    for step in range(6_000):
+    for step in range(5_000):
         match world.random.randrange(12):
             case 0 | 1 | 2 | 3 | 4 | 5:
                 pair.add([world.box() for _ in range(world.random.choice([1, 1, 1, 3]))])
@@ -283,9 +283,8 @@ def test_random_steps() -> None:
                     running = None
             case 11 if step % 50 == 0:
                 pair.extend([[world.box()] for _ in range(500)])
-        if step % 60 == 0:
-            pair.check(world.random.choice(events))
-            pair.check_many(events)
+        if step % 250 == 0:
+            pair.check_many(events[:4])
     if running:
         running()
     pair.merge()

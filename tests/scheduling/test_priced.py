@@ -1,6 +1,7 @@
 """priced: its packed arrays against the definition, its price, and how it behaves where there is no market."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ import scheduling_worlds as worlds
 from scheduling_worlds import item
 from tidings.errors import InvalidInput
 from tidings.scheduling.base import DEADLINE_PASSED, HOPELESS, QUEUE_FULL, WORTH_LESS, Item, Scheduler, Target
-from tidings.scheduling.delay import Link
+from tidings.scheduling.delay import FAR, Link
 from tidings.scheduling.priced import FREE_STEPS, LEAST_GAIN, LEAST_LOAD, WORTH_MEMORY, Priced
 from tidings.scheduling.prices import Prices
 from tidings.scheduling.rate import PER_KB, Known
@@ -34,7 +35,9 @@ class Reference:
         left = target.deadline_s - (now - waiting.born_s) - ahead - queueing
         sigma = math.sqrt(target.variance)
         deviation = math.sqrt(size) * sigma if link.sampling == PER_KB else size * sigma
-        return 0.5 * math.erfc(-left / deviation / math.sqrt(2)) if deviation else float(left >= 0)
+        if abs(left) >= FAR * deviation:  # it makes a difference whether a chance is nothing or next to nothing
+            return float(left >= 0)
+        return 0.5 * math.erfc(-left / deviation / math.sqrt(2))
 
     def load(self, waiting: Item) -> float:
         mean = self.link.mean_size_kb
@@ -76,8 +79,8 @@ class Reference:
             return DEADLINE_PASSED
         if all(self.success(target, waiting, now) <= EPSILON for target in waiting.targets):
             return HOPELESS
-        worth = self.worth(waiting, now)  # far from the mean a chance is nothing: see FAR
-        if worth > 1e-15 and worth >= SHARE * self.price(now) * self.load(waiting):
+        worth = self.worth(waiting, now)
+        if worth > 0 and worth >= SHARE * self.price(now) * self.load(waiting):
             return None
         return None if any(target.deadline_s == math.inf for target in waiting.targets) else WORTH_LESS
 
@@ -114,6 +117,30 @@ def test_packed_arrays_give_what_the_definition_gives(link: Link, arrivals: list
             assert indexes[reference.waiting.index(found)] == pytest.approx(max(indexes), abs=1e-12)
             reference.waiting.remove(found)
         assert sorted(each.event.id for each in queue) == sorted(each.event.id for each in reference.waiting)
+
+
+def test_long_queues_are_closed_up_and_stay_what_they_are() -> None:
+    """More is gone than waits, again and again; each copy keeps its own links ahead."""
+    draw = random.Random(7)
+    link = crowded(BC=0.5, BD=0.25, CE=0.25, CF=1.0, DF=0.5)
+    queue, reference = Priced(link, share=0.0), Reference(link)
+    for step in range(400):
+        now = step / 64
+        for number in range(draw.choice([0, 0, 2] if step > 150 else [1, 2])):
+            paths = draw.choices(worlds.PATHS, k=draw.randint(1, 5))
+            targets = [target(draw.choice([1.0, 2.0, 3.5]), *path, deadline_s=draw.choice([16, 64])) for path in paths]
+            arriving = item(f"{step}.{number}", *targets, born_s=now, size_kb=draw.choice([0.5, 1.0, 4.0]))
+            if reference.worth(arriving, now) > 0:
+                queue.push(arriving, now)
+                reference.waiting.append(arriving)
+        found = queue.pop(now)
+        if found is None:
+            assert not reference.waiting
+            continue
+        indexes = [reference.index(each, now) for each in reference.waiting]
+        assert indexes[reference.waiting.index(found)] == pytest.approx(max(indexes), abs=1e-12)
+        reference.waiting.remove(found)
+    assert queue.dropped() == []
 
 
 def order(queue: Scheduler, now: float = 0.0) -> list[str]:

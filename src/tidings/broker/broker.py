@@ -233,9 +233,9 @@ class Broker:
         self._effects.append(s.Store(0, (s.MatchRecord(event.id, tuple(here), event.type, self._epoch_s + born_s),)))
 
     def _forwarded(self, peer: str, forward: m.Forward, now: float, transit_s: float) -> None:
-        outbox = self.outboxes[peer]
-        if forward.number <= outbox.taken:
-            return  # it came twice
+        outbox = self._neighbour(peer)
+        if outbox is None or forward.number <= outbox.taken:
+            return  # from a stranger, or it came twice
         outbox.taken = forward.number
         self._effects.append(s.Send(peer, m.Taken(forward.number)))
         relayed = self.overlay.relay(forward.event, forward.routes, forward.via, now)
@@ -359,7 +359,9 @@ class Broker:
         self._record(records)
 
     def _taken(self, peer: str, message: m.Taken, now: float, transit_s: float) -> None:
-        outbox = self.outboxes[peer]
+        outbox = self._neighbour(peer)
+        if outbox is None:
+            return
         self.ledger.hand_over(outbox.acknowledged(message.number))
         if message.resumed:
             for item in outbox.resumed():
@@ -398,6 +400,11 @@ class Broker:
         if input.role == m.BROKER:
             self._send(input.peer, m.Taken(outbox.taken, resumed=True))
             self._effects += self.overlay.connected(input.peer, now)
+
+    def _neighbour(self, peer: str) -> Outbox | None:
+        """The outbox of a broker; what only brokers may say is ignored from anybody else."""
+        outbox = self.outboxes.get(peer)
+        return outbox if outbox is not None and outbox.role == m.BROKER else None
 
     def _outbox(self, peer: str, role: str) -> Outbox:
         outbox = self.outboxes.get(peer)

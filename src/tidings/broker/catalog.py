@@ -31,7 +31,7 @@ SCHEDULERS: dict[str, type[Scheduler]] = {"fcfs": Fcfs, "fix": Fix, "lrt": Lrt, 
 OVERLAYS: dict[str, type[Overlay]] = {"lone": Lone, "mesh": Mesh}
 
 DEFAULT_MATCHER = "boxtree"
-DEFAULT_SCHEDULER = "fcfs"
+DEFAULT_SCHEDULER = "priced"
 
 Part = TypeVar("Part")
 

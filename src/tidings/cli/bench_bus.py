@@ -1,14 +1,14 @@
 """`tidings bench bus`: one live broker, against NATS where every subscriber filters for itself."""
 
+import signal
 import sys
 from typing import Any
 
 import typer
 
-from tidings.cli.bench import app
 from tidings.cli.output import fail, on_terminal, print_json, print_table
 
-_HELP = """Measure one live broker: events per second, stored, confirmed, matched and delivered, and latencies.
+HELP = """Measure one live broker: events per second, stored, confirmed, matched and delivered, and latencies.
 
 Subscriptions are those of ceem's first experiment plus `symbol =` one of 40, shared out over the connections; --plain leaves the
 symbol out. Beside it NATS, where every connection receives everything and filters for itself.
@@ -20,7 +20,6 @@ symbol out. Beside it NATS, where every connection receives everything and filte
 _COLUMNS = "system events/s p50_ms p99_ms at_rate deliveries/event server_us/event".split()
 
 
-@app.command("bus", help=_HELP)
 def bus(
     subscriptions: int = typer.Option(200_000, help="How many, in all."),
     connections: int = typer.Option(200, help="Subscribers, each with its share of the subscriptions."),
@@ -37,6 +36,7 @@ def bus(
 ) -> None:
     from tidings.cli.bus_speed import SIDES, Plan, measure
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes of the benchmark end with it
     if subscriptions < connections or connections < 1:
         fail("--subscriptions: expected at least one for each connection")
     options: dict[str, Any] = {"engine": engine} if engine else {}

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidings.cli.bench import app
 from tidings.cli.output import complain, fail, on_terminal, print_json, print_table
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidings.matching.workloads import Workload
 
-_HELP = """Measure the pipeline on Spark.
+HELP = """Measure the pipeline on Spark.
 
 Rows are `join` (Spark SQL), `duckdb`, `polars` and ours, `pairs` and `compact`; then what a stream does, and how long a change of
 1,000 subscriptions takes.
@@ -47,7 +46,6 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 Row = dict[str, Any]
 
 
-@app.command("spark", help=_HELP)
 def spark(
     subscriptions: str = typer.Option("50000", metavar="NUMBERS", help="How many; several with commas."),
     events: int = typer.Option(100_000, min=1_000, help="Events of the batch."),

@@ -3,8 +3,6 @@
 Commands import what is heavy when they run, so that `tidings --help` is there at once.
 """
 
-import contextlib
-import importlib
 import io
 import os
 import sys
@@ -14,7 +12,22 @@ import typer
 from typer.core import TyperGroup
 
 from tidings import __version__
-from tidings.cli import demo, explain, ledger, match, network, pipeline, pub, reproduce, serve, sub, warm
+from tidings.cli import (
+    bench,
+    bench_bus,
+    bench_spark,
+    demo,
+    explain,
+    ledger,
+    match,
+    network,
+    pipeline,
+    pub,
+    reproduce,
+    serve,
+    sub,
+    warm,
+)
 from tidings.cli.output import READER_GONE, fail
 from tidings.errors import TidingsError
 
@@ -104,8 +117,6 @@ app.add_typer(network.app, name="network")
 app.command("pub", help=pub.HELP)(pub.pub)
 app.command("sub", help=sub.HELP)(sub.sub)
 app.command("ledger", help=ledger.HELP)(ledger.ledger)
-# Benchmarks may need packages that only come with an extra: the rest works without them.
-with contextlib.suppress(ModuleNotFoundError):
-    app.add_typer(importlib.import_module("tidings.cli.bench").app, name="bench")
-    importlib.import_module("tidings.cli.bench_spark")
-    importlib.import_module("tidings.cli.bench_bus")
+bench.app.command("spark", help=bench_spark.HELP)(bench_spark.spark)
+bench.app.command("bus", help=bench_bus.HELP)(bench_bus.bus)
+app.add_typer(bench.app, name="bench")

@@ -42,10 +42,10 @@ def reproduce(
 ) -> None:
     if name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment {name!r}: expected one of {', '.join(EXPERIMENTS)}")
-    module = _load(EXPERIMENTS[name])
     chosen = {key: value for key, value in (("seeds", seeds), ("first_seed", first_seed)) if value is not None}
     if chosen and not name.startswith("mtep."):
         fail(f"{name} has no topologies to choose: --seeds and --first-seed mean nothing to it")
+    module = _load(EXPERIMENTS[name])
     result = module.run(out, quick=quick, **chosen)
     if json:
         print_json(result)

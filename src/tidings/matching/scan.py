@@ -44,6 +44,7 @@ class Scan(ConjunctiveMatcher):
 
     def _rebuild(self) -> None:
         self._low = self._high = np.empty((0, 0))
+        self._equal = np.zeros(0, np.int64)
         self._make_room()
         rows, counts, codes, keys = self.rows.live()
         boxes = ranges(counts, codes, keys, self.families)

@@ -65,6 +65,7 @@ class Runtime:
         self._stored_tickets: deque[int] = deque()
         self._records: list[s.Record] = []
         self._maintaining: asyncio.Future[None] | None = None
+        self._untidy = False
         self._latest: tuple[Event | None, msgspec.Raw] = (None, msgspec.Raw())
         self._open: set[Connection] = set()
         self._stopping = False
@@ -364,7 +365,7 @@ class Runtime:
                 self._traced(record.event, "published", "", 0.0, 0)
             else:
                 self._write_records()  # what was matched before a subscription comes before it
-                self._loop.call_soon(self._maintain)
+                self._maintain_soon()
         if self.store is None:
             if effect.ticket:
                 self._inputs.append(s.Stored(effect.ticket))
@@ -406,8 +407,15 @@ class Runtime:
             self._latest = (event, raw)
         return raw
 
+    def _maintain_soon(self) -> None:
+        """Once for all changes of one turn of the loop."""
+        if not self._untidy:
+            self._untidy = True
+            self._loop.call_soon(self._maintain)
+
     def _maintain(self) -> None:
         """Let the engine tidy up on a thread, one job at a time."""
+        self._untidy = False
         if self._maintaining is None and not self._stopping and (job := self.broker.matcher.maintenance()) is not None:
             self._maintaining = self._loop.run_in_executor(None, job)
             self._maintaining.add_done_callback(self._maintained)

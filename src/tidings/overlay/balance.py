@@ -28,7 +28,7 @@ PULL = 0.005  # what a link of mean rate costs when it is idle, against 1 for th
 BUSY = 0.7  # a network whose busiest link is cooler than this is not worth longer paths
 MARGIN = 0.1
 CALM_S = 1_800.0  # in this time a path forgets half of its moves
-MOVES = 8  # paths that may change at a time
+MOVES = 16  # paths that may change at a time
 
 
 class Balance:

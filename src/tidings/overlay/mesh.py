@@ -34,7 +34,8 @@ from tidings.scheduling.base import Target
 PAPER, BALANCED = "paper", "balanced"
 FLOOD, BALANCE = TIMER + "flood", TIMER + "balance"
 SETTLE_S = 0.1  # changes of the neighbourhood are told together after this time
-BALANCE_S, MAX_BALANCE_S = 30.0, 240.0  # how often the tree is looked at: while it changes, and while it does not
+BALANCE_S, MAX_BALANCE_S = 60.0, 240.0  # how often the tree is looked at: while it changes, and while it does not
+MAX_PATHS = 65_536  # that are remembered with their targets; beyond that they are looked up anew
 INCARNATION = 1 << 32  # the versions of a broker that has restarted are greater than all before
 
 
@@ -248,7 +249,7 @@ class Mesh(Overlay):
         self, event: Event, paths: Iterable[tuple[Path, Iterable[str]]], via: tuple[str, ...]
     ) -> tuple[list[tuple[str, tuple[Target, ...]]], list[Target]]:
         """One copy for each neighbour, and what has nowhere to go."""
-        if self._ahead_edition != self.atlas.edition:
+        if self._ahead_edition != self.atlas.edition or len(self._ahead) > MAX_PATHS:
             self._ahead_edition = self.atlas.edition
             self._ahead.clear()
         by_peer: dict[str, list[Target]] = {}

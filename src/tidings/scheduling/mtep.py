@@ -32,6 +32,7 @@ from tidings.scheduling.ranked import (
     PASSED,
     PENALTY,
     PRICE,
+    RANK,
     STATE,
     STOP,
     WAITS,
@@ -96,6 +97,7 @@ def rank(
     highest, lowest = -math.inf, math.inf
     marked = 0
     for i in range(count):
+        heads[i, RANK] = -math.inf
         if heads[i, STATE] != WAITS:
             continue
         ee, ep, ee_later, ep_later, hopeless = sums(
@@ -107,7 +109,7 @@ def rank(
             heads[marked, MARKED] = i
             marked += 1
             continue
-        its = priority(ee, ep, ee_later, ep_later, weight)
+        its = heads[i, RANK] = priority(ee, ep, ee_later, ep_later, weight)
         if its > highest:
             best, highest = i, its
         if its <= lowest:
@@ -190,10 +192,10 @@ class Mtep(Ranked):
             link.sampling == PER_KB,
         )
 
-    def _rank(self, now: float) -> tuple[int, int, int]:
+    def _rank(self, now: float, first: int = 0) -> tuple[int, int, int]:
         return rank(
-            self._heads,
-            len(self._items),
+            self._heads[first:] if first else self._heads,
+            len(self._items) - first,
             self._rows,
             float(now),
             float(self.link.lmt_s),

@@ -44,6 +44,7 @@ from tidings.scheduling.ranked import (
     NODE,
     NODE_STOP,
     PASSED,
+    RANK,
     STATE,
     STOP,
     TOO_CHEAP,
@@ -180,6 +181,7 @@ def rank(
     highest, lowest = -math.inf, math.inf
     marked = 0
     for i in range(count):
+        heads[i, RANK] = -math.inf
         if heads[i, STATE] != WAITS:
             continue
         value, later, hopeful, endless = worth(heads[i], rows, nodes, prices, sums, now, lmt, epsilon)
@@ -196,7 +198,7 @@ def rank(
             heads[marked, MARKED] = i
             marked += 1
             continue
-        index = (value - patience * later) / load
+        index = heads[i, RANK] = (value - patience * later) / load
         if index > highest:
             best, highest = i, index
         if index <= lowest:
@@ -319,10 +321,10 @@ class Priced(Ranked):
         )
         return worth / load
 
-    def _rank(self, now: float) -> tuple[int, int, int]:
+    def _rank(self, now: float, first: int = 0) -> tuple[int, int, int]:
         return rank(
-            self._heads,
-            len(self._items),
+            self._heads[first:] if first else self._heads,
+            len(self._items) - first,
             self._rows,
             self._nodes,
             self.link.prices.values,
@@ -334,8 +336,8 @@ class Priced(Ranked):
             self.epsilon,
         )
 
-    def _drop_last(self, worst: int) -> None:
+    def _make_room(self, now: float) -> None:
         if self._endless:
             self._dropped.append(Dropped(self._endless.pop(), QUEUE_FULL))
         else:
-            super()._drop_last(worst)
+            super()._make_room(now)

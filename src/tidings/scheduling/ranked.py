@@ -4,9 +4,10 @@
     heads   [ 0-3, ... , gone, 4-5 , 5-7, ...  ]         where an item's rows are, when its last deadline is, its state
     rows    [ a a a    , .   , b   , c c       ]         one for each target
 
-A push appends, a pop only marks its item as gone; when more is gone than waits, all three are closed up.
+A push appends, a pop only marks its item as gone; when more is gone than waits, all three are closed up. Beyond DEEP items one
+ranking serves for several pops, one in DEPTH of what waits, so that a long queue costs no more per pop than a short one.
 
-Cost per pop: O(targets that wait). Memory: 56 bytes per target and 64 per item, at most twice over.
+Cost per pop: O(targets that wait), at most those of DEEP items. Memory: 56 bytes per target and 72 per item, at most twice over.
 """
 
 import abc
@@ -36,8 +37,9 @@ from tidings.scheduling.kernel import inner, kernel
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# Columns of heads. The nodes are those of `priced`: links ahead that a copy pays for. The last column is a list by itself.
-FIRST, STOP, DEADLINE, STATE, NODE, NODE_STOP, LOAD, MARKED = range(8)
+# Columns of heads. The nodes are those of `priced`: links ahead that a copy pays for. MARKED is a list by itself: of the items
+# that a ranking found to be dropped. RANK is -inf for those that do not wait.
+FIRST, STOP, DEADLINE, STATE, NODE, NODE_STOP, LOAD, MARKED, RANK = range(9)
 WAITS, GONE, PASSED, NO_HOPE, TOO_CHEAP = 0.0, 1.0, 2.0, 3.0, 4.0  # states
 REASONS = {NO_HOPE: HOPELESS, TOO_CHEAP: WORTH_LESS}
 
@@ -47,6 +49,7 @@ LATEST, DEVIATION = range(2)
 ROW_BYTES = 7 * 8
 
 SPARE = 16  # items that may be gone before closing up is worth the while
+DEEP, DEPTH = 1000, 250
 
 
 @lru_cache(maxsize=1024)
@@ -111,19 +114,21 @@ class Ranked(Scheduler):
         super().__init__(link, capacity)
         self._items: list[Item | None] = []
         self._waiting = 0
-        self._heads: Floats = np.zeros((16, 8))
+        self._heads: Floats = np.zeros((16, 9))
         self._rows: Floats = np.zeros((64, 7))
         self._end = 0
         self._nodes: Integers = np.zeros((16, 2), np.int64)
         self._node_end = 0
+        self._front: list[int] = []  # the best of a deep queue when it was last ranked, the very best at the end
+        self._back: list[int] = []  # and the worst
 
     @abc.abstractmethod
     def _append(self, item: Item) -> None:
         """Pack an item at the end of the arrays."""
 
     @abc.abstractmethod
-    def _rank(self, now: float) -> tuple[int, int, int]:
-        """Where the best and the worst item are, -1 if there is none; and how many were marked as to be dropped."""
+    def _rank(self, now: float, first: int = 0) -> tuple[int, int, int]:
+        """From the first on, where the best and the worst item are, -1 if none is, and how many are marked to be dropped."""
 
     def __len__(self) -> int:
         return self._waiting
@@ -137,6 +142,8 @@ class Ranked(Scheduler):
             self._make_room(now)
 
     def pop(self, now: float) -> Item | None:
+        if self._waiting > DEEP:
+            return self._pop_deep(now)
         if not self._waiting:
             return None
         best, _, marked = self._rank(now)
@@ -178,19 +185,61 @@ class Ranked(Scheduler):
         return at
 
     def _make_room(self, now: float) -> None:
-        _, worst, marked = self._rank(now)
-        if marked:
-            self._drop_marked(marked, now)
+        if self._waiting > DEEP:
+            self._make_room_deep(now)
         else:
-            self._drop_last(worst)
+            _, worst, marked = self._rank(now)
+            if marked:
+                self._drop_marked(marked, now)
+            else:
+                self._drop(worst, QUEUE_FULL)
         self._tidy()
 
-    def _drop_last(self, worst: int) -> None:
-        self._drop(worst, QUEUE_FULL)
+    def _make_room_deep(self, now: float) -> None:
+        newest = len(self._items) - 1
+        while self._waiting > self.capacity:
+            while self._back and self._items[self._back[-1]] is None:
+                self._back.pop()
+            if not self._back:
+                self._survey(now)
+                continue
+            _, _, marked = self._rank(now, newest)
+            ranks = self._heads[:, RANK]
+            if marked:
+                self._drop_marked(marked, now, newest)
+            elif ranks[newest] <= ranks[self._back[-1]]:
+                self._drop(newest, QUEUE_FULL)
+            else:
+                self._drop(self._back.pop(), QUEUE_FULL)
 
-    def _drop_marked(self, marked: int, now: float) -> None:
-        for place in self._heads[:marked, MARKED].tolist():
-            at = int(place)
+    def _pop_deep(self, now: float) -> Item | None:
+        item = None
+        while item is None and self._waiting:
+            if not self._front:
+                self._survey(now)
+                continue
+            at = self._front.pop()
+            item = self._items[at]
+            if item is not None and (reason := item.why_worthless(now)) is not None:
+                self._drop(at, reason)
+                item = None
+            elif item is not None:
+                self._remove(at)
+        self._tidy()
+        return item
+
+    def _survey(self, now: float) -> None:
+        """Rank a deep queue, and keep its best and its worst for a while."""
+        _, _, marked = self._rank(now)
+        self._drop_marked(marked, now)
+        order = np.argsort(-self._heads[: len(self._items), RANK], kind="stable")[: self._waiting]
+        many = max(1, self._waiting // DEPTH)
+        self._front = order[:many][::-1].tolist()
+        self._back = order[-many:].tolist()
+
+    def _drop_marked(self, marked: int, now: float, first: int = 0) -> None:
+        for place in self._heads[first : first + marked, MARKED].tolist():
+            at = first + int(place)
             self._drop(at, REASONS.get(float(self._heads[at, STATE])), now)
 
     def _drop(self, at: int, reason: str | None, now: float = math.inf) -> None:
@@ -210,7 +259,9 @@ class Ranked(Scheduler):
         elif len(self._items) > 2 * self._waiting + SPARE:
             self._end, self._node_end = close_up(self._heads, len(self._items), self._rows, self._nodes)
             self._items = [item for item in self._items if item is not None]
+            self._front, self._back = [], []
 
     def _clear(self) -> None:
         self._items.clear()
+        self._front, self._back = [], []
         self._waiting = self._end = self._node_end = 0

@@ -88,6 +88,6 @@ class Checkers:
 
     def _law(self, holds: bool, breach: str) -> None:
         if not holds:
-            latest = "\n".join(self._trace.latest)
+            latest = "\n".join(self._trace.latest())
             at = f"seed {self.network.seed}, step {self.steps}, {self.network.loop.now:.6f} s"
             raise Violation(f"{breach}\n({at}; replay with this seed)\n{latest}")

@@ -13,21 +13,26 @@ from tidings.sim.network import Node
 
 
 class Trace:
-    """A watcher that writes to a stream; the latest lines are kept for whoever has to tell what went wrong."""
+    """A watcher that writes to a stream, or only keeps the latest steps for whoever has to tell what went wrong."""
 
-    def __init__(self, sink: TextIO | None = None, keep: int = 200) -> None:
-        self.latest: deque[str] = deque(maxlen=keep)
+    def __init__(self, sink: TextIO | None = None, keep: int = 100) -> None:
+        self._latest: deque[tuple[str, s.Input, list[s.Effect], float]] = deque(maxlen=keep)
         self._sink = sink
 
     def __call__(self, node: Node, input: s.Input, effects: list[s.Effect], now: float) -> None:
-        self._write(f"{now:.6f} {node.id} {describe(input)}")
-        for effect in effects:
-            self._write(f"{now:.6f} {node.id}   {describe(effect)}")
-
-    def _write(self, line: str) -> None:
-        self.latest.append(line)
+        self._latest.append((node.id, input, effects, now))
         if self._sink is not None:
-            self._sink.write(line + "\n")
+            self._sink.writelines(line + "\n" for line in _lines(node.id, input, effects, now))
+
+    def latest(self) -> list[str]:
+        return [line for step in self._latest for line in _lines(*step)]
+
+
+def _lines(id: str, input: s.Input, effects: list[s.Effect], now: float) -> list[str]:
+    return [
+        f"{now:.6f} {id} {describe(input)}",
+        *(f"{now:.6f} {id}   {describe(effect)}" for effect in effects),
+    ]
 
 
 def describe(step: s.Input | s.Effect) -> str:

@@ -28,7 +28,7 @@ from tidings.matching.boxtree.codes import (
 )
 from tidings.matching.boxtree.cuts import BEGIN, DIMS, HIGH, LOW, MARKS, OWNER, Workbench, collect, share
 from tidings.matching.boxtree.kernel import inner, kernel
-from tidings.matching.boxtree.memory import Floats, Ints, Longs, Words, empty, ints, longs, octets, shorts, words
+from tidings.matching.boxtree.memory import Floats, Ints, Longs, Words, aligned, ints, longs, octets, shorts, words
 from tidings.matching.boxtree.vector import LANES
 
 # Kinds of columns: the two codes are equal in all lanes, only the lower ones matter, only the upper ones, both.
@@ -225,7 +225,7 @@ def write_tree(
 ) -> tuple[Words, list[Ints]]:
     """The arena of a segment, and per level, leaves first, the line at which each block begins."""
     used = np.zeros(1, np.int64)
-    arena: Words = empty(8 * (64 + 12 * len(cuts)), np.uint64)
+    arena: Words = aligned(8 * (64 + 12 * len(cuts)), np.uint64)
     levels: list[Ints] = []
     leaf = True
     while True:
@@ -253,6 +253,6 @@ def write_tree(
 
 
 def _copied(arena: Words, size: int) -> Words:
-    copy = empty(size, np.uint64)
+    copy = aligned(size, np.uint64)
     copy[: len(arena)] = arena[:size]
     return copy

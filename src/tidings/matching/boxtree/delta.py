@@ -29,7 +29,7 @@ from tidings.matching.boxtree.memory import (
     Longs,
     Words,
     address,
-    empty,
+    aligned,
     floats,
     ints,
     longs,
@@ -66,10 +66,10 @@ class Delta:
         self.doubt: Words = np.zeros(blocks, np.uint64)
         self.slots: Ints = np.full(self.capacity, -1, np.int32)
         self.row_start: Ints = np.zeros(self.capacity + 1, np.int32)
-        self.rows: Floats = empty(ROW_WORDS * self.row_capacity, np.float64)
+        self.rows: Floats = aligned(ROW_WORDS * self.row_capacity, np.float64)
         self._dims: Ints = np.zeros(blocks * COLUMNS, np.int32)
         self._used_columns: Ints = np.zeros(blocks, np.int32)
-        self._keys: Ints = empty(blocks * COLUMNS * 2 * LANES, np.int32)
+        self._keys: Ints = aligned(blocks * COLUMNS * 2 * LANES, np.int32)
         pairs = self._keys.reshape(-1, 2, LANES)
         pairs[:, 0], pairs[:, 1] = ANY_LOW, ANY_HIGH
 

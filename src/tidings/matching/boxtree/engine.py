@@ -95,9 +95,11 @@ class BoxTree(Matcher):
 
     def add_boxes(self, ids: Sequence[str], boxes: Boxes) -> None:
         checked_ids(ids, boxes)
-        empty = (boxes.low > boxes.high) | ((boxes.low == boxes.high) & (boxes.open_low | boxes.open_high))
+        # An infinite end is no bound, so it cannot be open.
+        flags = LO_OPEN * (boxes.open_low & (boxes.low > -np.inf)) + HI_OPEN * (boxes.open_high & (boxes.high < np.inf))
+        empty = (boxes.low > boxes.high) | ((boxes.low == boxes.high) & (flags != 0))
         alone = _with_repeats(boxes)
-        if self._fields.lenient and empty.any():
+        if empty.any():
             alone[np.repeat(np.arange(len(boxes)), np.diff(boxes.pointers))[empty]] = True
         if self.slots:
             alone |= np.fromiter((id in self.slots for id in ids), bool, len(ids))
@@ -109,7 +111,8 @@ class BoxTree(Matcher):
             counts = np.diff(boxes.pointers)[~alone]
             columns = (boxes.attribute, boxes.low, boxes.high, boxes.open_low, boxes.open_high)
             boxes = Boxes(boxes.names, np.append(0, np.cumsum(counts)), *(column[entries] for column in columns))
-            ids, empty = [id for id, kept in zip(ids, (~alone).tolist(), strict=True) if kept], empty[entries]
+            ids = [id for id, kept in zip(ids, (~alone).tolist(), strict=True) if kept]
+            flags = flags[entries]
         if not ids:
             return
         tags = np.zeros(len(boxes.names), np.int64)
@@ -118,9 +121,7 @@ class BoxTree(Matcher):
         words = np.empty((len(boxes.attribute), ROW_WORDS))
         words[:, 0], words[:, 1] = boxes.low, boxes.high
         words[:, :2] += 0.0  # the two zeros are one
-        words.view(np.int64)[:, 2] = tags[boxes.attribute] | LO_OPEN * boxes.open_low | HI_OPEN * boxes.open_high
-        words[empty, :2] = 0.0
-        words.view(np.int64)[empty, 2] = NEVER_TAG
+        words.view(np.int64)[:, 2] = tags[boxes.attribute] | flags
         self._extend(ids, boxes.pointers, words)
 
     def _extend(

@@ -30,10 +30,10 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]  # 64 lanes, a bit each
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def empty(count: int, dtype: Any) -> Array:
-    """An uninitialised array that begins at a cache line."""
+def aligned(count: int, dtype: Any) -> Array:
+    """Zeros that begin at a cache line; memory is only taken where it is written to."""
     size = np.dtype(dtype).itemsize
-    raw = np.empty(count * size + LINE, np.uint8)
+    raw = np.zeros(count * size + LINE, np.uint8)
     start = -raw.ctypes.data % LINE
     return raw[start : start + count * size].view(dtype)
 

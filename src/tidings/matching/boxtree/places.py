@@ -7,7 +7,7 @@ the forward map of the holder that was merged away, until `settle` has written t
 import numpy as np
 
 from tidings.matching.boxtree.kernel import kernel
-from tidings.matching.boxtree.memory import Ints, Longs, address, longs
+from tidings.matching.boxtree.memory import Ints, Longs, address, ints, longs
 
 _CHUNK_BITS = 16
 _CHUNK = 1 << _CHUNK_BITS
@@ -36,15 +36,16 @@ class Places:
 
     def settle(self, holder: int, slots: Ints) -> None:
         """Slot slots[lane] is in this lane of the holder, where it is not negative; runs beside other threads."""
-        _settle(self._directory, holder, slots)
+        _settle(self._directory, holder, address(slots), len(slots))
 
     def nbytes(self) -> int:
         return self._directory.nbytes + sum(chunk.nbytes for chunk in self._chunks)
 
 
-@kernel("void(int64[::1], int64, int32[::1])", nogil=True)
-def _settle(directory: Longs, holder: int, slots: Ints) -> None:
-    for lane in range(slots.size - 1, -1, -1):  # backwards: the first lane of a slot wins
+@kernel("void(int64[::1], int64, int64, int64)", nogil=True)
+def _settle(directory: Longs, holder: int, slots_at: int, lanes: int) -> None:
+    slots = ints(slots_at)
+    for lane in range(lanes - 1, -1, -1):  # backwards: the first lane of a slot wins
         slot = np.int64(slots[lane])
         if slot >= 0:
             longs(directory[slot >> _CHUNK_BITS])[slot & (_CHUNK - 1)] = (holder << 32) | lane

@@ -147,6 +147,8 @@ def _read(fields: Fields, low: float, high: float, tag: int) -> list[Predicate]:
     attribute, aspect = fields.dimensions[tag >> TAG_SHIFT]
     if aspect == PRESENT:
         return [Predicate(attribute, Op.EXISTS if low else Op.MISSING)]
+    if isinstance(aspect, tuple):  # an element of a set: shared buckets are in boxes that are verified
+        return [Predicate(attribute, Op.SUPERSET, frozenset([aspect[1]]))]
     if aspect in (ORDER, ENDING):
         return [_affix(attribute, aspect, low, high)]
 

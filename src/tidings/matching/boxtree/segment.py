@@ -29,7 +29,7 @@ from tidings.matching.boxtree.codes import (
     learn,
 )
 from tidings.matching.boxtree.kernel import kernel
-from tidings.matching.boxtree.memory import Array, Floats, Ints, Longs, Words, address, empty, ints, longs, words
+from tidings.matching.boxtree.memory import Array, Floats, Ints, Longs, Words, address, aligned, ints, longs, words
 from tidings.matching.boxtree.order import ordered
 from tidings.matching.boxtree.rows import ROW_WORDS
 from tidings.matching.boxtree.vector import LANES, lowest
@@ -175,7 +175,7 @@ def build(sources: Sequence[Source], traits: Traits) -> tuple[Segment, list[Ints
         used = place_lanes(table, used, target, slots, multi, doubt, row_start, forward)
         forwards.append(forward)
     np.cumsum(row_start, out=row_start)
-    rows = empty(ROW_WORDS * int(row_start[-1]), np.float64)
+    rows = aligned(ROW_WORDS * int(row_start[-1]), np.float64)
     for table, forward in zip(tables, forwards, strict=True):
         copy_rows(table, forward, row_start, rows.view(np.int64))
     alive = ~np.uint64(0) >> (np.uint64(LANES) - leaf_sizes.astype(np.uint64))

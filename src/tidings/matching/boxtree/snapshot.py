@@ -60,4 +60,6 @@ def unpack(buffer: Any) -> tuple[bytes, list[Array]]:
         view[_HEADER : _HEADER + size], type=tuple[bytes, list[tuple[str, int, int]]]
     )
     begin = -(-(_HEADER + size) // LINE) * LINE
+    if np.frombuffer(view, np.uint8).ctypes.data % 8:
+        view = memoryview(bytes(view))  # numbers must not begin at odd addresses
     return meaning, [np.frombuffer(view, dtype, length, begin + place) for dtype, place, length in places]
