@@ -5,7 +5,7 @@ bits, made monotone, and whatever passes is tested on its exact rows. A block ha
 its lanes mention; rows in further ones are only tested exactly. The lanes of one slot follow each other.
 
 A delta has room for 1,024 lanes and 8,192 rows (or for one slot that needs more). A full one is left to the next merge and a
-new one is begun, so nothing ever waits; as long as nobody merges, a match costs about 1 us more per full delta.
+new one is begun, so nothing ever waits; as long as nobody merges, a match costs 1 to 3 us more per full delta.
 
 Lanes are written before they are made alive, and what is alive is never rewritten: a reader that copied the bits of the
 lanes that live may go on reading while the delta grows.

@@ -36,10 +36,10 @@ from tidings.matching.boxtree.vector import LANES, lowest
 
 _COMMON = 0.9  # a dimension that so many boxes mention is assumed to be in every event, any other in half of them
 _MOST_LEVELS = 6
-ARRAYS = 17  # beside one per level
+ARRAYS = 18  # beside one per level
 
 # The words that describe a segment to a kernel, behind those of its codes.
-ARENA, ALIVE, DOUBT, SLOTS, ROW_START, ROWS, LEVELS, LEVEL = range(CODE_WORDS, CODE_WORDS + 8)
+ARENA, ALIVE, DOUBT, SLOTS, LEAF_SLOTS, ROW_START, ROWS, LEVELS, LEVEL = range(CODE_WORDS, CODE_WORDS + 9)
 SEGMENT_WORDS = LEVEL + 2 * _MOST_LEVELS  # per level, leaves first: number of blocks, address of their lines
 
 
@@ -51,6 +51,7 @@ class Segment(NamedTuple):
     multi: Words  # a bit per lane whose slot has other lanes too
     doubt: Words  # a bit per lane whose matches have to be verified
     slots: Ints
+    leaf_slots: Ints  # of the first lane of each leaf, where the others count up from it; else empty
     row_start: Ints
     rows: Floats
     multi_slots: Ints  # the slots of those lanes, sorted, and the lanes
@@ -63,14 +64,15 @@ class Segment(NamedTuple):
     def words(self) -> list[int]:
         doubt = address(self.doubt) if self.doubt.any() else 0
         found = [*self.codes.words(), address(self.arena), address(self.alive), doubt]
-        found += [address(self.slots), address(self.row_start), address(self.rows), len(self.levels)]
+        found += [address(self.slots), address(self.leaf_slots) if len(self.leaf_slots) else 0]
+        found += [address(self.row_start), address(self.rows), len(self.levels)]
         for lines in self.levels:
             found += [len(lines), address(lines)]
         return found + [0] * (SEGMENT_WORDS - len(found))
 
     def arrays(self) -> list[Array]:
         """All arrays, for a snapshot."""
-        own = (self.arena, self.alive, self.multi, self.doubt, self.slots, self.row_start, self.rows)
+        own = (self.arena, self.alive, self.multi, self.doubt, self.slots, self.leaf_slots, self.row_start, self.rows)
         return [*self.codes, *own, self.multi_slots, self.multi_lanes, *self.levels]
 
     @classmethod
@@ -179,8 +181,28 @@ def build(sources: Sequence[Source], traits: Traits) -> tuple[Segment, list[Ints
     for table, forward in zip(tables, forwards, strict=True):
         copy_rows(table, forward, row_start, rows.view(np.int64))
     alive = ~np.uint64(0) >> (np.uint64(LANES) - leaf_sizes.astype(np.uint64))
-    lookup = by_slot(slots, multi)
-    return Segment(codes, arena, tuple(levels), alive, multi, doubt, slots, row_start, rows, *lookup), forwards
+    marks, lanes_by_slot = (alive, multi, doubt), by_slot(slots, multi)
+    uneven = np.empty(0, np.int32)
+    return Segment(codes, arena, tuple(levels), *marks, slots, uneven, row_start, rows, *lanes_by_slot), forwards
+
+
+def numbered(segment: Segment, first: int) -> tuple[Segment, Ints]:
+    """The segment with its slots numbered anew, from `first` on in the order of the lanes; and the new number of each.
+
+    Where every slot has one lane, those of a leaf then follow from its first one and need not be read to be reported.
+    """
+    lanes = np.flatnonzero(segment.slots >= 0)
+    old = by_lane = segment.slots[lanes]
+    alone = not segment.multi.any()
+    if not alone:
+        by_lane = old[np.sort(np.unique(old, return_index=True)[1])]
+    new = np.empty(len(by_lane), np.int32)
+    new[by_lane] = np.arange(first, first + len(by_lane))
+    slots = segment.slots
+    slots[lanes] = new[old]
+    multi_slots, multi_lanes = by_slot(slots, segment.multi)
+    leaf_slots = slots[::LANES].copy() if alone else segment.leaf_slots
+    return segment._replace(leaf_slots=leaf_slots, multi_slots=multi_slots, multi_lanes=multi_lanes), new
 
 
 def by_slot(slots: Ints, multi: Words) -> tuple[Ints, Ints]:

@@ -177,7 +177,31 @@ def match_leaf(
     slots = ints(table[base + s.SLOTS])
     if table[base + s.DOUBT] != 0:
         mask = set_aside(mask, words(table[base + s.DOUBT])[leaf], LANES * leaf, slots, work)
+    if table[base + s.LEAF_SLOTS] != 0:
+        return report_counted(mask, ints(table[base + s.LEAF_SLOTS])[leaf], ints(work[OUT]), found)
     return report(mask, LANES * leaf, slots, ints(work[OUT]), found)
+
+
+@inner
+def report_counted(mask: Any, first: int, out: Ints, found: Any) -> Any:
+    """Append `first` + the number of each lane in the mask; as in `report`."""
+    count = ones(mask)
+    if count == LANES:
+        for j in range(LANES):
+            out[found + j] = first + j
+        return found + LANES
+    if count > LANES // 2:
+        for j in range(LANES):
+            out[found] = first + j
+            found += np.int64((mask >> np.uint64(j)) & np.uint64(1))
+        return found
+    i = found
+    while mask != 0:
+        for k in range(8):
+            out[i + k] = first + lowest(mask)
+            mask &= mask - np.uint64(1)
+        i += 8
+    return found + count
 
 
 @inner
@@ -252,9 +276,10 @@ def match_segment(table: Longs, base: int, entries: int, work: Longs, found: Any
             ahead = 8 * np.int64(lines[np.int64(front[i + _AHEAD])])
             for k in range(_LEAF_LINES):
                 prefetch(masks, ahead + 8 * k)
-            ahead = LANES * np.int64(front[i + _AHEAD])
-            for k in range(4):
-                prefetch(slots, ahead + 16 * k)
+            if table[base + s.LEAF_SLOTS] == 0:
+                ahead = LANES * np.int64(front[i + _AHEAD])
+                for k in range(4):
+                    prefetch(slots, ahead + 16 * k)
         leaf = np.int64(front[i])
         found = match_leaf(np.int64(lines[leaf]), leaf, table, base, masks, halves, codes, work, found)
     return found
