@@ -22,6 +22,7 @@ class Rig:
         self.stored: list[int] = []
         self.groups: list[list[int]] = []
         self.failed: dict[int, str] = {}
+        self.fell_ill = False  # seen at the last failure: the store may recover at any moment after it
         self._free = threading.Event()
         self._free.set()
         self._news = threading.Condition()
@@ -74,6 +75,7 @@ class Rig:
     def _on_failed(self, tickets: list[int], reason: str) -> None:
         with self._news:
             self.failed |= dict.fromkeys(tickets, reason)
+            self.fell_ill = not self.store.healthy
             self._news.notify_all()
 
 

@@ -128,7 +128,7 @@ with Rig(sys.argv[1]) as rig:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))  # no file may grow beyond: the disk is full
     tickets = [rig.append(big(n)) for n in range(40)]
     rig.wait(lambda: len(rig.stored) + len(rig.failed) == 41)
-    print("failed" if rig.failed else "all stored", "healthy" if rig.store.healthy else "unhealthy")
+    print("failed" if rig.failed else "all stored", "unhealthy" if rig.fell_ill else "healthy")
     print(next(iter(rig.failed.values())))
     rig.store.append(0, [account("first", "s")])
     rig.refused(*(big(n) for n in range(100, 140)))
