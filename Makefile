@@ -91,8 +91,8 @@ clean: ## remove .venv and all caches
 	@$(RUN) pip install $(PIP) -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
-# Compiles the matching kernels into their cache once, not in the middle of the first match.
-.venv/warm: .venv/installed $(shell find src/tidings/matching -name '*.py' 2>/dev/null)
+# Compiles the kernels into their cache once, not in the middle of the first match.
+.venv/warm: .venv/installed $(shell find src/tidings/matching src/tidings/scheduling src/tidings/compiled.py -name "*.py" 2>/dev/null)
 	@if $(BIN)/tidings warm --help >/dev/null 2>&1; then \
-		$(SAY) "Compiling the matching kernels"; $(BIN)/tidings warm >/dev/null; fi
+		$(SAY) "Compiling the kernels"; $(BIN)/tidings warm >/dev/null; fi
 	@touch $@

@@ -17,8 +17,9 @@ STANDS_ON = {
     "errors": "",
     "model": "errors",
     "language": "model",
-    "matching": "model",
-    "scheduling": "model",
+    "compiled": "",
+    "matching": "model compiled",
+    "scheduling": "model compiled",
     "membership": "model",
     "store": "model",
     "overlay": "language matching scheduling membership",
@@ -29,13 +30,13 @@ STANDS_ON = {
     "bus": "broker store",
     "connection": "bus net",
     "sync": "connection",
-    "kernels": "matching",
+    "kernels": "matching scheduling",
     "tidings": "sync net kernels",
     "monitor": "tidings sim spark",
     "cli": "tidings sim spark",
     "__main__": "cli",
 }
-PURE = {"errors", "model", "language", "matching", "scheduling", "membership", "overlay", "broker"}
+PURE = {"errors", "compiled", "model", "language", "matching", "scheduling", "membership", "overlay", "broker"}
 
 # What a pure part may not touch: clocks, the outside world, concurrency, randomness that no caller seeded.
 IMPURE_MODULES = """

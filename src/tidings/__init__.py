@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidings.kernels import prepare_cache
+
 if TYPE_CHECKING:
     from tidings.broker.calls import LedgerReport, Notification
     from tidings.bus import Bus, Stream
@@ -36,6 +38,8 @@ __all__ = [
     "connect",
     "connect_sync",
 ]
+
+prepare_cache()
 
 
 def __getattr__(name: str) -> Any:

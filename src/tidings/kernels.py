@@ -1,46 +1,46 @@
 """Compiled code: where it is kept, and how to have it ready before it is needed.
 
-Kernels are compiled when first called and kept in a folder, by numba. `prepare_cache` chooses the folder: inside of the package
-where that can be written, else in the user's cache, else in a private folder for temporary files. Its name contains a digest of
-the sources, because numba looks for changes only in the file of a kernel and not in those that it calls. It has to run before
-numba reads its settings, that is before any engine is imported; an environment that sets NUMBA_CACHE_DIR is left alone.
+Kernels are compiled when first called, and numba keeps them: beside their sources, or in the user's cache if those cannot be
+written to. Where neither can, `prepare_cache` gives it a private folder among the temporary files. The package does so when it
+is imported, before any engine can be.
 """
 
-import hashlib
 import os
-import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 VARIABLE = "NUMBA_CACHE_DIR"
-PACKAGE = Path(__file__).parent
-_PREFIX = "kernels-"
-_KEPT = 3  # folders of other versions
+SOURCES = Path(__file__).parent / "matching" / "boxtree"
 
 Progress = Callable[[int, int, str], None]
 
 
 def prepare_cache() -> Path | None:
-    """The folder that compiled code is kept in from now on, also by processes that this one starts; None if there is none."""
+    """Where compiled code is kept, also by processes that this one starts; None if it cannot be kept."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen)
-    name = _PREFIX + _digest()
-    for base in _bases():
-        folder = base / name
-        if _is_ours(folder):
-            os.environ[VARIABLE] = str(folder)
-            _forget_others(base, folder)
-            return folder
+    user_cache = os.environ.get("XDG_CACHE_HOME")
+    for folder in (SOURCES / "__pycache__", Path(user_cache or Path("~/.cache").expanduser()) / "numba"):
+        if _can_be_written(folder):
+            return folder  # numba looks there by itself
+    private = Path(tempfile.gettempdir()) / f"tidings-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    if _can_be_written(private) and _is_ours(private):
+        os.environ[VARIABLE] = str(private)
+        if loaded := sys.modules.get("numba"):  # it has read the environment already
+            loaded.config.CACHE_DIR = str(private)
+        return private
     return None
 
 
 def warm(progress: Progress = lambda done, of, name: None) -> int:
     """Compile everything, or find that it is compiled; returns how many kernels there are."""
     prepare_cache()
-    from tidings.matching import ceem, counting, scan, tree  # noqa: F401  compiled by being imported
+    from tidings.compiled import compile_all
+    from tidings.matching import ceem, counting, scan, tree  # noqa: F401  so that their kernels are known
     from tidings.matching.boxtree import BoxTree  # noqa: F401
-    from tidings.matching.boxtree.kernel import compile_all
+    from tidings.scheduling import mtep, priced  # noqa: F401
 
     total = 0
     for done, total, name in compile_all():
@@ -49,37 +49,15 @@ def warm(progress: Progress = lambda done, of, name: None) -> int:
     return total
 
 
-def _bases() -> Iterator[Path]:
-    yield PACKAGE / "__pycache__"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    yield (Path(cache) if cache else Path("~/.cache").expanduser()) / "tidings"
-    yield Path(tempfile.gettempdir()) / f"tidings-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
-
-
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted((PACKAGE / "matching").rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def _can_be_written(folder: Path) -> bool:
+    """Whether it is there to be written to, or can be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether the folder exists, or can be made, and nobody else could have put code into it."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-        for place in (folder, folder.parent):
-            status = place.stat()
-            if hasattr(os, "getuid") and (status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002):
-                return False
-    except OSError:
-        return False
-    return True
-
-
-def _forget_others(base: Path, folder: Path) -> None:
-    others = [path for path in base.glob(_PREFIX + "*") if path != folder and path.is_dir()]
-    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others[_KEPT:]:
-        shutil.rmtree(path, ignore_errors=True)
+    """Whether nobody else could have put code into it: everyone may make a folder of this name before us."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)

@@ -1,14 +1,16 @@
 """The compiled parts of boxtree one by one, and where they are kept."""
 
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
-from tidings import kernels
-from tidings.matching.boxtree import BoxTree, kernel, vector
+from tidings import compiled, kernels
+from tidings.matching.boxtree import BoxTree, vector
 from tidings.matching.boxtree.cuts import share
 from tidings.matching.boxtree.delta import key_of
 from tidings.matching.boxtree.memory import ints, shorts
@@ -107,7 +109,7 @@ def test_each_kernel_is_compiled_for_one_signature() -> None:
         engine = BoxTree.load(bytes(engine.snapshot()))
         for n in range(2_000):
             engine.add(Subscription(str(n), "ann", Predicate("a", Op.GE, n)))
-    assert not [dispatcher for dispatcher, _ in kernel._KERNELS if len(dispatcher.signatures) > 1]
+    assert not [dispatcher for dispatcher in compiled._KERNELS if len(dispatcher.signatures) > 1]
 
 
 def test_all_kernels_can_be_compiled_ahead() -> None:
@@ -125,66 +127,73 @@ def test_without_a_cache_kernels_are_compiled_all_the_same(monkeypatch: pytest.M
             raise RuntimeError("cannot cache function: no locator available")
         return compile_it(**options)
 
-    monkeypatch.setattr(kernel.numba, "njit", without_cache)
-    monkeypatch.setattr(kernel, "_KERNELS", [])
-    double = kernel.kernel("int64(int64)")(lambda x: 2 * x)
-    assert [name for _, _, name in kernel.compile_all()] == ["<lambda>"]
+    monkeypatch.setattr(compiled.numba, "njit", without_cache)
+    monkeypatch.setattr(compiled, "_KERNELS", {})
+    double = compiled.kernel("int64(int64)")(lambda x: 2 * x)
+    assert [name for _, _, name in compiled.compile_all()] == ["<lambda>"]
     assert double(4) == 8
 
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A package, a home and a folder for temporary files of our own."""
-    monkeypatch.delenv(kernels.VARIABLE, raising=False)
+    """Sources, a home and a folder for temporary files of our own."""
+    monkeypatch.setenv(kernels.VARIABLE, "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "PACKAGE", tmp_path / "package")
-    monkeypatch.setattr(kernels.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    (tmp_path / "package" / "matching").mkdir(parents=True)
-    (tmp_path / "package" / "matching" / "engine.py").write_text("1")
+    monkeypatch.setattr(kernels, "SOURCES", tmp_path / "sources")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
     return tmp_path
-
-
-def test_the_cache_goes_where_it_can(places: Path) -> None:
-    folder = kernels.prepare_cache()
-    assert folder is not None
-    assert folder.is_relative_to(places / "package")
-    assert os.environ[kernels.VARIABLE] == str(folder)
-    assert kernels.prepare_cache() == folder
 
 
 @pytest.mark.parametrize(
     ("blocked", "expected"),
-    [(["package/__pycache__"], "cache/tidings"), (["package/__pycache__", "cache"], "tmp")],
+    [
+        ([], "sources/__pycache__"),
+        (["sources"], "cache/numba"),
+        (["sources", "cache"], "tmp"),
+        (["sources", "cache", "tmp"], None),
+    ],
 )
-def test_a_place_that_cannot_be_written_is_passed_over(places: Path, blocked: list[str], expected: str) -> None:
+def test_the_cache_goes_where_it_can(places: Path, blocked: list[str], expected: str | None) -> None:
     for name in blocked:
         (places / name).write_text("a file where a folder should be")
     folder = kernels.prepare_cache()
-    assert folder is not None
-    assert folder.is_relative_to(places / expected)
+    if expected is None:
+        assert folder is None
+    else:
+        assert folder is not None
+        assert folder.is_relative_to(places / expected)
+        assert kernels.prepare_cache() == folder
+    assert os.environ[kernels.VARIABLE] == (str(folder) if expected == "tmp" else ""), "numba knows the other places"
 
 
-def test_without_any_place_there_is_no_cache(places: Path) -> None:
-    for name in ("package/__pycache__", "cache", "tmp"):
+def test_a_temporary_folder_that_others_can_write_to_is_not_trusted(places: Path) -> None:
+    for name in ("sources", "cache"):
         (places / name).write_text("")
+    folder = kernels.prepare_cache()
+    assert folder is not None
+    os.environ[kernels.VARIABLE] = ""
+    folder.chmod(0o777)
     assert kernels.prepare_cache() is None
 
 
-def test_a_folder_that_others_can_write_to_is_not_trusted(places: Path) -> None:
-    folder = kernels.prepare_cache()
-    assert folder is not None
-    os.environ.pop(kernels.VARIABLE)
-    folder.chmod(0o777)
-    other = kernels.prepare_cache()
-    assert other is not None
-    assert not other.is_relative_to(places / "package")
+def test_a_place_that_the_user_chose_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(kernels.VARIABLE, str(tmp_path))
+    assert kernels.prepare_cache() == tmp_path
 
 
-def test_changed_sources_mean_another_folder(places: Path) -> None:
-    found = set()
-    for text in "12345":
-        (places / "package" / "matching" / "engine.py").write_text(text)
-        os.environ.pop(kernels.VARIABLE, None)
-        found.add(kernels.prepare_cache())
-    assert len(found) == 5
-    assert len(list((places / "package" / "__pycache__").iterdir())) == 4, "old ones are forgotten"
+def test_a_change_in_any_source_makes_cached_kernels_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels contain what they use of other files."""
+    for package in (tmp_path / "one", tmp_path / "one" / "deep"):
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+    source = tmp_path / "one" / "deep" / "two.py"
+    monkeypatch.setattr(sys.modules["tidings"], "__path__", [str(tmp_path)])
+    digest = compiled.digest.__wrapped__
+    source.write_text("A = 1")
+    before = digest(("one",))
+    assert digest(("one",)) == before
+    source.write_text("A = 2")
+    assert digest(("one",)) != before
+    stamps = {dispatcher._cache._cache_file._source_stamp[1] for dispatcher in compiled._KERNELS}
+    assert stamps == {compiled.digest(compiled.SOURCES)}

@@ -1,28 +1,22 @@
-"""`tidings warm`: compile the matching kernels into their cache now, not in the middle of the first match."""
+"""`tidings warm`: compile all kernels into their cache now, not in the middle of the first match."""
 
-import importlib
 import sys
 
 from tidings.cli.output import complain, on_terminal
 
-HELP = """Compile the matching kernels into their cache.
+HELP = """Compile the kernels of matching and scheduling into their cache.
 
-This happens by itself at the first match, which then takes some seconds longer. A second run finds everything compiled.
+This happens by itself when they are first used, which then takes some seconds longer. A second run finds everything compiled.
 """
 
 
 def warm() -> None:
-    try:
-        kernels = importlib.import_module("tidings.kernels")
-    except ModuleNotFoundError as error:
-        if error.name != "tidings.kernels":
-            raise
-        complain("tidings: no engine of this version has kernels to compile")
-        return
+    from tidings import kernels
+
     kernels.warm(_progress)
     if on_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
-        complain("tidings: the matching kernels are compiled")
+        complain("tidings: all kernels are compiled")
 
 
 def _progress(*what: object) -> None:

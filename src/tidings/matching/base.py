@@ -14,6 +14,7 @@ import numpy as np
 from tidings.errors import InvalidInput, UnknownName
 from tidings.matching.boxes import Boxes, checked_ids
 from tidings.matching.columns import attributes_of_rows
+from tidings.matching.ids import Ids
 from tidings.model.event import Event
 from tidings.model.filter import FAILS, SATISFIES
 from tidings.model.subscription import Region, Subscription
@@ -34,7 +35,7 @@ class Matcher(abc.ABC):
             raise InvalidInput(f"missing {missing!r}: expected {FAILS!r} or {SATISFIES!r}")
         self.missing = missing
         self.slots: dict[str, int] = {}  # id -> slot
-        self.ids: list[str | None] = []  # slot -> id; None for a slot that is free
+        self.ids = Ids()  # slot -> id; None for a slot that is free
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -85,8 +86,7 @@ class Matcher(abc.ABC):
 
     def names(self, slots: Slots) -> list[str]:
         """The ids behind slots, in the order of the slots."""
-        ids = self.ids
-        return [ids[slot] for slot in np.sort(slots).tolist()]
+        return self.ids.names(np.sort(slots))
 
     def maintenance(self) -> Job | None:
         """Work that would make matching faster, for the driver to run when and where it likes; None if there is none."""

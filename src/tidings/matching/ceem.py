@@ -17,7 +17,7 @@ and repairs two links for each predicate shifted. 32 bytes per predicate and 8 p
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import inner, kernel
+from tidings.compiled import inner, kernel
 from tidings.matching.conjunctive import ConjunctiveMatcher
 from tidings.matching.families import ABOVE, BELOW, EQUAL, Floats, Ints
 from tidings.matching.rows import Longs

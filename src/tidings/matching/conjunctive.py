@@ -19,6 +19,7 @@ import numpy as np
 from tidings.matching.base import Matcher, Slots
 from tidings.matching.boxes import Boxes, checked_ids
 from tidings.matching.families import EQUAL, LOWER, UPPER, Families, Family, Floats, Ints
+from tidings.matching.ids import Ids
 from tidings.matching.rows import NONE, Rows, grown
 from tidings.matching.seal import sealed, unsealed
 from tidings.model.domain import overlaps, satisfiable
@@ -59,7 +60,7 @@ class ConjunctiveMatcher(Matcher):
         self._clear()
 
     def _clear(self) -> None:
-        self.slots, self.ids = {}, []
+        self.slots, self.ids = {}, Ids()
         self.owners: list[str] = []  # slot -> subscriber
         self.families = Families(self.missing)
         self.rows = Rows(self.families)

@@ -12,7 +12,7 @@ per predicate and 2 per row beside the rows themselves.
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import kernel
+from tidings.compiled import kernel
 from tidings.matching.conjunctive import ConjunctiveMatcher
 from tidings.matching.families import ABOVE, BELOW, Floats, Ints
 from tidings.matching.rows import Longs

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tidings.matching.base import Matcher, Slots
+from tidings.matching.ids import Ids
 from tidings.matching.seal import sealed, unsealed
 from tidings.model.domain import overlaps
 from tidings.model.filter import FAILS, Filter, conjunction, matches
@@ -40,7 +41,7 @@ class Naive(Matcher):
     def _compact(self) -> None:
         """Close the gaps; the order of the remaining ids stays."""
         kept = [(id, condition) for id, condition in zip(self.ids, self._conditions, strict=True) if id is not None]
-        self.ids = [id for id, _ in kept]
+        self.ids = Ids([id for id, _ in kept])
         self._conditions = [condition for _, condition in kept]
         self.slots = {id: slot for slot, (id, _) in enumerate(kept)}
 
@@ -72,7 +73,7 @@ class Naive(Matcher):
         payload = unsealed(cls.name, buffer)
         missing, pairs = msgspec.msgpack.decode(payload, type=tuple[str, list[tuple[str, Filter]]])
         engine = cls(missing)
-        engine.ids = [id for id, _ in pairs]
+        engine.ids = Ids([id for id, _ in pairs])
         engine._conditions = [condition for _, condition in pairs]
         engine.slots = {id: slot for slot, (id, _) in enumerate(pairs)}
         return engine

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import inner
+from tidings.compiled import inner
 from tidings.matching.families import EQUAL, LOWER, Floats, Ints
 from tidings.matching.rows import Longs
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import inner, kernel
+from tidings.compiled import inner, kernel
 from tidings.matching.conjunctive import ConjunctiveMatcher
 from tidings.matching.families import ABOVE, BELOW, Floats, Ints, ranges
 from tidings.matching.rows import Longs

@@ -16,7 +16,7 @@ import math
 
 import msgspec
 
-from tidings.scheduling.kernel import inner, kernel
+from tidings.compiled import inner, kernel
 from tidings.scheduling.prices import Prices
 from tidings.scheduling.rate import PER_KB, PER_MESSAGE, Known, Rate, Sampling
 
@@ -37,7 +37,7 @@ def chance(left_s: float, deviation_s: float) -> float:
 
 @kernel("float64(float64, float64)")
 def _chance(left_s: float, deviation_s: float) -> float:
-    return chance(left_s, deviation_s)
+    return chance(left_s, deviation_s)  # type: ignore[no-any-return]
 
 
 class Link(msgspec.Struct, kw_only=True):
@@ -81,7 +81,7 @@ class Link(msgspec.Struct, kw_only=True):
     ) -> float:
         """Eq. 7, for a path with this mean and variance and `hops` brokers on it."""
         left_s = dl_s - used_s - hops * self.processing_s - self.client_s - mu * size_kb
-        return _chance(left_s, self.deviation_s(size_kb, variance))
+        return float(_chance(left_s, self.deviation_s(size_kb, variance)))
 
 
 def unhindered() -> Link:

@@ -18,10 +18,10 @@ Cost: `ranked.py`.
 import math
 from typing import NamedTuple
 
+from tidings.compiled import inner, kernel
 from tidings.errors import InvalidInput
 from tidings.scheduling.base import DEFAULT_CAPACITY, Item
 from tidings.scheduling.delay import Link, chance
-from tidings.scheduling.kernel import inner, kernel
 from tidings.scheduling.ranked import (
     DEADLINE,
     DEVIATION,
@@ -142,6 +142,7 @@ class Figures(NamedTuple):
 
 class Mtep(Ranked):
     name = "mtep"
+    kernels = (enter, rank)
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class Mtep(Ranked):
         for target in item.targets:
             values += (target.deadline_s, target.variance, target.price, target.penalty, -1, target.hops, target.mu)
         first, at, link = self._end, self._write(item, values), self.link
-        enter(
+        self._pack(
             self._heads,
             at,
             self._rows,
@@ -193,7 +194,7 @@ class Mtep(Ranked):
         )
 
     def _rank(self, now: float, first: int = 0) -> tuple[int, int, int]:
-        return rank(
+        return self._rank_all(  # type: ignore[no-any-return]
             self._heads[first:] if first else self._heads,
             len(self._items) - first,
             self._rows,

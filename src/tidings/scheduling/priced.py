@@ -27,10 +27,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tidings.compiled import inner, kernel
 from tidings.errors import InvalidInput
 from tidings.scheduling.base import DEFAULT_CAPACITY, QUEUE_FULL, Dropped, Item, without
 from tidings.scheduling.delay import Link, chance
-from tidings.scheduling.kernel import inner, kernel
 from tidings.scheduling.prices import LINK, MARK, PARENT
 from tidings.scheduling.ranked import (
     AT,
@@ -60,7 +60,7 @@ GAIN = 2  # the column of rows with price + penalty; AT is the node, within its 
 LEAST_GAIN = 1e-9  # of a subscription that pays nothing: it is served by links that cost nothing
 LEAST_LOAD = 0.01
 WORTH_MEMORY = 50.0  # copies over which the mean worth is taken
-FREE_STEPS = 5  # by which a price must have risen before it counts: copies come in bursts also where no link is crowded
+FREE_STEPS = 3  # by which a price must have risen before it counts: copies come in bursts also where no link is crowded
 
 
 @inner
@@ -210,6 +210,7 @@ class Priced(Ranked):
     """At capacity the copies without deadline are dropped first, the newest before the others."""
 
     name = "priced"
+    kernels = (enter, rank)
 
     def __init__(
         self,
@@ -299,7 +300,7 @@ class Priced(Ranked):
             self._sums = np.zeros((len(self._nodes), 2))
         load = max(size_kb / link.mean_size_kb, LEAST_LOAD) if link.mean_size_kb > 0.0 else 1.0
         first, at = self._end, self._write(item, values)
-        self._node_end, worth = enter(
+        self._node_end, worth = self._pack(
             self._heads,
             at,
             self._rows,
@@ -319,10 +320,10 @@ class Priced(Ranked):
             load,
             float(now),
         )
-        return worth / load
+        return float(worth) / load
 
     def _rank(self, now: float, first: int = 0) -> tuple[int, int, int]:
-        return rank(
+        return self._rank_all(  # type: ignore[no-any-return]
             self._heads[first:] if first else self._heads,
             len(self._items) - first,
             self._rows,

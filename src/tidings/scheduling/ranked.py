@@ -12,14 +12,15 @@ Cost per pop: O(targets that wait), at most those of DEEP items. Memory: 56 byte
 
 import abc
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tidings.compiled import direct, inner, kernel
 from tidings.scheduling.base import (
     DEADLINE_PASSED,
     DEFAULT_CAPACITY,
@@ -32,7 +33,6 @@ from tidings.scheduling.base import (
     without,
 )
 from tidings.scheduling.delay import Link
-from tidings.scheduling.kernel import inner, kernel
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -110,8 +110,13 @@ def close_up(heads: Floats, count: int, rows: Floats, nodes: Integers) -> tuple[
 class Ranked(Scheduler):
     """At capacity the item of least rank is dropped, be it the newcomer; of equals the one that came last."""
 
+    kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any]]]  # to pack an item, and to rank all
+
     def __init__(self, link: Link | None = None, capacity: int = DEFAULT_CAPACITY) -> None:
         super().__init__(link, capacity)
+        # Compiled now: no event has to wait for that.
+        self._pack, self._rank_all = map(direct, self.kernels)
+        self._close_up = direct(close_up)
         self._items: list[Item | None] = []
         self._waiting = 0
         self._heads: Floats = np.zeros((16, 9))
@@ -257,7 +262,7 @@ class Ranked(Scheduler):
         if not self._waiting:
             self._clear()
         elif len(self._items) > 2 * self._waiting + SPARE:
-            self._end, self._node_end = close_up(self._heads, len(self._items), self._rows, self._nodes)
+            self._end, self._node_end = self._close_up(self._heads, len(self._items), self._rows, self._nodes)
             self._items = [item for item in self._items if item is not None]
             self._front, self._back = [], []
 

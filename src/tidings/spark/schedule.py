@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidings.compiled import kernel
 from tidings.scheduling.delay import chance
-from tidings.scheduling.kernel import kernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

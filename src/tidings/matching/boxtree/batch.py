@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import kernel
 from tidings.matching.boxtree import delta as d
 from tidings.matching.boxtree import segment as s
 from tidings.matching.boxtree.entries import BOTTOM, DOUBT_COUNT, OUT, TOP, WHERE, encode_entries, enter, leave
-from tidings.matching.boxtree.kernel import kernel
 from tidings.matching.boxtree.memory import (
     DELTAS,
     HAS_MULTI,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import inner, kernel
 from tidings.matching.boxtree.codes import (
     ANY_HIGH,
     ANY_LOW,
@@ -27,7 +28,6 @@ from tidings.matching.boxtree.codes import (
     record,
 )
 from tidings.matching.boxtree.cuts import BEGIN, DIMS, HIGH, LOW, MARKS, OWNER, Workbench, collect, share
-from tidings.matching.boxtree.kernel import inner, kernel
 from tidings.matching.boxtree.memory import Floats, Ints, Longs, Words, aligned, ints, longs, octets, shorts, words
 from tidings.matching.boxtree.vector import LANES
 

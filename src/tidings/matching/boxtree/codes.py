@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import inner, kernel
+from tidings.compiled import inner, kernel
 from tidings.matching.boxtree.memory import (
     Bytes,
     Floats,

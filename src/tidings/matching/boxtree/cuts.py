@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import inner
 from tidings.matching.boxtree.codes import ANY_LOW, FIRST, dim_of, high_of, low_of, marks_of
-from tidings.matching.boxtree.kernel import inner
 from tidings.matching.boxtree.memory import Array, Ints, Longs, Words, address, ints, longs, octets, shorts
 
 BUCKETS = 33  # 0: boxes without a row in the dimension; 1 to 32: equal ranges of codes

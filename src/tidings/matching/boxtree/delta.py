@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import inner, kernel
 from tidings.matching.boxtree.codes import Source
-from tidings.matching.boxtree.kernel import inner, kernel
 from tidings.matching.boxtree.memory import (
     HAS_MULTI,
     KNOWN_LANES,

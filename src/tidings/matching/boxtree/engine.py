@@ -12,6 +12,7 @@ Cost at 1,000,000 `ceem1` subscriptions, one core: 9 us per event of 1,020 match
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar
 
 import msgspec
@@ -47,7 +48,7 @@ class BoxTree(Matcher):
 
     def __init__(self, missing: str = FAILS) -> None:
         super().__init__(missing)
-        self._index = BoxIndex()
+        self._index = BoxIndex(self._judge)
         self._fields = Fields(self._index.dimension, missing == SATISFIES)
         self._fields.begin()
         self._demands = Demands(self._fields)
@@ -96,11 +97,14 @@ class BoxTree(Matcher):
     def add_boxes(self, ids: Sequence[str], boxes: Boxes) -> None:
         checked_ids(ids, boxes)
         # An infinite end is no bound, so it cannot be open.
-        flags = LO_OPEN * (boxes.open_low & (boxes.low > -np.inf)) + HI_OPEN * (boxes.open_high & (boxes.high < np.inf))
+        flags = np.uint8(LO_OPEN) * (boxes.open_low & (boxes.low > -np.inf))
+        flags |= np.uint8(HI_OPEN) * (boxes.open_high & (boxes.high < np.inf))
         empty = (boxes.low > boxes.high) | ((boxes.low == boxes.high) & (flags != 0))
         alone = _with_repeats(boxes)
-        if empty.any():
-            alone[np.repeat(np.arange(len(boxes)), np.diff(boxes.pointers))[empty]] = True
+        never = np.flatnonzero(empty)  # one such row makes a box that nothing meets, unless it lacks the attribute
+        if len(never):
+            owners = np.searchsorted(boxes.pointers, never, side="right") - 1
+            alone[owners if self.missing == SATISFIES else owners[1:][owners[1:] == owners[:-1]]] = True
         if self.slots:
             alone |= np.fromiter((id in self.slots for id in ids), bool, len(ids))
         if len(ids) - np.count_nonzero(alone) < _FEW:
@@ -111,17 +115,19 @@ class BoxTree(Matcher):
             counts = np.diff(boxes.pointers)[~alone]
             columns = (boxes.attribute, boxes.low, boxes.high, boxes.open_low, boxes.open_high)
             boxes = Boxes(boxes.names, np.append(0, np.cumsum(counts)), *(column[entries] for column in columns))
-            ids = [id for id, kept in zip(ids, (~alone).tolist(), strict=True) if kept]
-            flags = flags[entries]
+            ids = list(compress(ids, (~alone).tolist()))
+            flags, never = flags[entries], np.flatnonzero(empty[entries])
         if not ids:
             return
         tags = np.zeros(len(boxes.names), np.int64)
         for number in np.flatnonzero(np.bincount(boxes.attribute)).tolist():
             tags[number] = self._fields.tag(boxes.names[number], NUMBER)
         words = np.empty((len(boxes.attribute), ROW_WORDS))
-        words[:, 0], words[:, 1] = boxes.low, boxes.high
-        words[:, :2] += 0.0  # the two zeros are one
+        np.add(boxes.low, 0.0, out=words[:, 0])  # the two zeros are one
+        np.add(boxes.high, 0.0, out=words[:, 1])
         words.view(np.int64)[:, 2] = tags[boxes.attribute] | flags
+        words[never] = 0.0
+        words.view(np.int64)[never, 2] = NEVER_TAG
         self._extend(ids, boxes.pointers, words)
 
     def _extend(
@@ -137,9 +143,9 @@ class BoxTree(Matcher):
             first = int(slots.min())
             in_order = np.empty_like(slots)  # slots are new and have no gaps
             in_order[slots - first] = np.arange(len(slots))
-            named = _side_by_side([ids[number] for number in in_order.tolist()])
-            self.ids += [None] * (first - len(self.ids))
-            self.ids += named
+            named = _side_by_side(np.array(ids, object)[in_order].tolist())
+            self.ids.pad(first)
+            self.ids.extend(named)
             self.slots.update(zip(named, range(first, first + len(named)), strict=True))
             for slot, condition in zip(slots.tolist(), conditions, strict=False):
                 if condition is not None:
@@ -173,7 +179,7 @@ class BoxTree(Matcher):
         return packer(len(pairs))(*pairs), attributes
 
     def find(self, encoded: Encoded) -> Slots:
-        return self._index.find(encoded[0], self._judge, encoded[1])
+        return self._index.find(encoded)
 
     def _judge(self, slots: Slots, attributes: Mapping[str, Value]) -> Slots:
         """Those that an event really matches, of those that the index is not sure of."""
@@ -188,12 +194,12 @@ class BoxTree(Matcher):
         while True:
             # Who holds the view keeps the slots that it finds from being given to others.
             view, version = self._index.view, self._fields.version
-            slots = self.find(self.encode(attributes)).tolist()
+            slots = self.find(self.encode(attributes))
             slots.sort()
-            found = list(map(self.ids.__getitem__, slots))
+            found = self.ids.names(slots)
             del view
             if version == self._fields.version:
-                return found  # type: ignore[return-value]
+                return found
 
     def match_batch(self, columns: Mapping[str, Any]) -> tuple[np.ndarray, Slots]:
         while True:
@@ -265,14 +271,13 @@ class BoxTree(Matcher):
         for levels in state.levels:
             segments.append(Segment.of(arrays[at : at + ARRAYS + levels]))
             at += ARRAYS + levels
-        engine._index = BoxIndex.restored(state.absent, state.presence, state.slots, segments)
+        engine._index = BoxIndex.restored(engine._judge, state.absent, state.presence, state.slots, segments)
         engine._fields = Fields(engine._index.dimension, state.missing == SATISFIES)
         engine._fields.restore(state.dimensions, state.texts)
         engine._demands = Demands(engine._fields)
         engine._conditions = state.conditions
-        engine.ids = [None] * state.slots
-        for slot, id in zip(slots, state.ids, strict=True):
-            engine.ids[slot] = id
+        engine.ids.pad(state.slots)
+        engine.ids.put(slots, state.ids)
         engine.slots = dict(zip(state.ids, slots, strict=True))
         return engine
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import inner
 from tidings.matching.boxtree.codes import LOCAL, LOCAL_SIZE, code_of
 from tidings.matching.boxtree.delta import key_of
-from tidings.matching.boxtree.kernel import inner
 from tidings.matching.boxtree.memory import Longs, floats, ints, octets, shorts
 from tidings.matching.boxtree.rows import FAILS, FIRST_ENTRY, HI_OPEN, LO_OPEN, NOTHING, TAG_SHIFT, UPPER_FOLLOWS
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import direct
 from tidings.matching.boxtree.batch import capture, match_all
 from tidings.matching.boxtree.codes import Source, Traits
 from tidings.matching.boxtree.delta import Delta, add_lanes, kill_lanes
@@ -57,7 +58,9 @@ _REMOVALS = 1_024  # after so many, it is looked whether a segment is half dead
 
 
 class BoxIndex:
-    def __init__(self) -> None:
+    def __init__(self, judge: Judge) -> None:
+        """`judge` says which slots an event really matches, of those that meet only boxes that say too little."""
+        self._judge = judge
         self._absent = bytearray()  # per dimension: FAILS, PASSES, IS_ZERO or NEVER
         self._presence: list[float] = []  # per dimension
         self._slots = 0  # ever given out
@@ -76,6 +79,7 @@ class BoxIndex:
         self._removals = 0
         self._staged: Longs = np.empty(64, np.int64)
         self._scratches: list[Scratch] = []
+        self._match_one = direct(match_one)
         self._root: Longs = np.zeros(1, np.int64)
         self.view = View(0, ())
         self._append_delta()
@@ -325,8 +329,10 @@ class BoxIndex:
         return bytes(self._absent), self._presence, self._slots, segments
 
     @classmethod
-    def restored(cls, absent: bytes, presence: Sequence[float], slots: int, segments: Sequence[Segment]) -> "BoxIndex":
-        index = cls()
+    def restored(
+        cls, judge: Judge, absent: bytes, presence: Sequence[float], slots: int, segments: Sequence[Segment]
+    ) -> "BoxIndex":
+        index = cls(judge)
         for dimension in zip(absent, presence, strict=True):
             index.dimension(*dimension)
         index._slots = slots
@@ -341,20 +347,17 @@ class BoxIndex:
 
     # Matching: any thread.
 
-    def find(self, event: bytes, judge: Judge, context: Any = None) -> Ints:
-        """The slots that an event (pairs as in rows.py) meets, each once, in any order.
-
-        Those that meet only boxes that say too little are shown to the judge, with the context.
-        """
+    def find(self, event: tuple[bytes, Any]) -> Ints:
+        """The slots that an event, as pairs (rows.py) and as what the judge wants to see, meets, each once, in any order."""
         try:
             scratch = self._scratches.pop()
         except IndexError:
             scratch = Scratch(self._root)
-        found = match_one(event, scratch.work)
+        found = self._match_one(event[0], scratch.work)
         if found < 0:
-            slots, sure = self._search(event, scratch, found)
+            slots, sure = self._search(event[0], scratch, found)
             if sure < len(slots):
-                slots = np.append(slots[:sure], judge(slots[sure:], context))
+                slots = np.append(slots[:sure], self._judge(slots[sure:], event[1]))
         else:
             slots = scratch.out[:found].copy()
         self._scratches.append(scratch)
@@ -371,7 +374,7 @@ class BoxIndex:
             if region:
                 absent = np.where(absent == NEVER, absent, np.uint8(PASSES))
             scratch.fit(self.view.table, absent, len(event) // PAIR_BYTES)
-            found = match_one(event, scratch.work)
+            found = self._match_one(event, scratch.work)
         total, sure = divmod(~found, 1 << 32) if found < 0 else (found, found)
         return scratch.out[:total].copy(), sure
 

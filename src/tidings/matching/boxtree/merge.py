@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import kernel
 from tidings.matching.boxtree.codes import SOURCE_ALIVE, SOURCE_SLOTS, Traits
 from tidings.matching.boxtree.delta import Delta
-from tidings.matching.boxtree.kernel import kernel
 from tidings.matching.boxtree.memory import Ints, Longs, ints, words
 from tidings.matching.boxtree.segment import Segment, build
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tidings.compiled import kernel
 from tidings.matching.boxtree.codes import Codes, dim_of, high_of, low_of
 from tidings.matching.boxtree.cuts import (
     BEGIN,
@@ -25,7 +26,6 @@ from tidings.matching.boxtree.cuts import (
     select,
     share,
 )
-from tidings.matching.boxtree.kernel import kernel
 from tidings.matching.boxtree.memory import Bytes, Floats, Ints, Longs, Words, ints, longs, words
 from tidings.matching.boxtree.vector import LANES
 

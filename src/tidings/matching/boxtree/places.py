@@ -6,7 +6,7 @@ the forward map of the holder that was merged away, until `settle` has written t
 
 import numpy as np
 
-from tidings.matching.boxtree.kernel import kernel
+from tidings.compiled import kernel
 from tidings.matching.boxtree.memory import Ints, Longs, address, ints, longs
 
 _CHUNK_BITS = 16

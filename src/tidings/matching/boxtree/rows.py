@@ -19,7 +19,7 @@ UPPER_FOLLOWS holds the upper end of an interval; NOTHING says that there is no 
 
 from typing import Any
 
-from tidings.matching.boxtree.kernel import inner
+from tidings.compiled import inner
 from tidings.matching.boxtree.memory import Bytes, Floats, Ints, Longs
 
 LO_OPEN, HI_OPEN, NE, UPPER_FOLLOWS, NOTHING = 1, 2, 4, 8, 16

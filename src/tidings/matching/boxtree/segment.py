@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidings.compiled import kernel
 from tidings.matching.boxtree.blocks import write_tree
 from tidings.matching.boxtree.codes import (
     CODE_WORDS,
@@ -28,7 +29,6 @@ from tidings.matching.boxtree.codes import (
     encode_lanes,
     learn,
 )
-from tidings.matching.boxtree.kernel import kernel
 from tidings.matching.boxtree.memory import Array, Floats, Ints, Longs, Words, address, aligned, ints, longs, words
 from tidings.matching.boxtree.order import ordered
 from tidings.matching.boxtree.rows import ROW_WORDS

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from tidings.compiled import inner, kernel
 from tidings.matching.boxtree import delta as d
 from tidings.matching.boxtree import segment as s
 from tidings.matching.boxtree.blocks import (
@@ -55,7 +56,6 @@ from tidings.matching.boxtree.entries import (
     enter,
     leave,
 )
-from tidings.matching.boxtree.kernel import inner, kernel
 from tidings.matching.boxtree.memory import (
     BYTES,
     DELTAS,
