@@ -175,6 +175,15 @@ def test_a_copy_pays_each_link_ahead_once() -> None:
     assert order(queue) == ["shared", "near", "alone"]
 
 
+def test_the_drawing_on_the_page() -> None:
+    """docs/scheduling.md: the copy is worth 3.5."""
+    queue = Priced(crowded(CE=3.0, BD=2.0))
+    drawn = target(4.0, "B", "C", "E"), target(2.5, "B", "C", "F"), target(1.5, "B", "D")
+    for id, targets in (("less", (target(3.45, "B"),)), ("drawn", drawn), ("more", (target(3.55, "B"),))):
+        queue.push(item(id, *targets), 0.0)
+    assert order(queue) == ["more", "drawn", "less"]
+
+
 def test_a_subtree_that_is_not_worth_its_link_counts_for_nothing() -> None:
     queue = Priced(crowded(CE=5.0))
     queue.push(item("both", target(3.0, "B", "C"), target(4.0, "B", "C", "E")), 0.0)  # 3 + max(0, 4 - 5)

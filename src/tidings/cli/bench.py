@@ -16,7 +16,8 @@ app = typer.Typer(no_args_is_help=True, help="Measure on this machine.")
 _MATCH_HELP = """Measure the matching engines, all alike.
 
 match_us is an encoded event in, numbers out; call_us the whole call, an Event in, a list of ids out; batch_us one of 1,024
-events in columns. Times are medians of CPU time in microseconds. All engines of a run must find the same ids.
+events in columns. Times are medians of CPU time in microseconds, of the quietest of three windows. All engines of a run must
+find the same ids.
 
 \b
   tidings bench match --workload ceem1 --subscriptions 50000
