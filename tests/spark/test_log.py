@@ -7,9 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from store_rig import Rig
 from tidings.errors import InvalidInput
 from tidings.model.event import checked_event
+from tidings.model.step import EventRecord
 from tidings.spark.log import EventLog
+from tidings.spark.stores import StoreLog, open_log
 from tidings.spark.versions import FULL_EVERY, SubscriptionTable
 
 
@@ -17,7 +20,7 @@ def events(first: int, count: int) -> list[Any]:
     return [checked_event(f"e{number}", {"n": number}) for number in range(first, first + count)]
 
 
-def ids(log: EventLog, start: int, end: int) -> list[str]:
+def ids(log: EventLog | StoreLog, start: int, end: int) -> list[str]:
     return [id for batch in log.read(start, end) for id in batch.column("id").to_pylist()]
 
 
@@ -36,6 +39,23 @@ def test_a_named_append_is_there_once(tmp_path: Path) -> None:
     log.append_events(events(3, 2))
     assert log.append_events(events(0, 3), "writer.0") == 3
     assert log.end() == 5
+
+
+def test_a_broker_s_store_is_a_log_too(tmp_path: Path) -> None:
+    with Rig(tmp_path / "store") as rig:
+        log = open_log(str(tmp_path / "store"))
+        assert isinstance(log, StoreLog)
+        assert (log.first(), log.end()) == (1, 1)
+        for first in (0, 5):
+            rig.write(*(EventRecord(event) for event in events(first, 5)))
+        assert (log.first(), log.end()) == (1, 11)
+        assert ids(log, 3, 7) == ["e2", "e3", "e4", "e5"]
+        (batch,) = log.read(1, 2)
+        assert batch.schema == log.schema
+        assert batch.to_pylist()[0]["ints"] == [("n", 0)]
+    assert isinstance(open_log(str(EventLog.create(tmp_path / "log").path)), EventLog)
+    with pytest.raises(InvalidInput, match="no event log at"):
+        open_log(str(tmp_path / "nothing"))
 
 
 def test_writers_take_turns(tmp_path: Path) -> None:

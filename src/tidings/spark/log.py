@@ -96,6 +96,11 @@ class EventLog:
             expected += segment.size
         return found
 
+    def first(self) -> int:
+        """The offset of the first event that is still there."""
+        segments = self.segments()
+        return segments[0].first if segments else 0
+
     def end(self) -> int:
         """The offset after the last event."""
         segments = self.segments()
@@ -134,10 +139,14 @@ class EventLog:
             yield from table.slice(low, max(0, min(end - segment.first, segment.size) - low)).to_batches()
 
     def ranges(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """The events from one offset to another in at most so many even ranges."""
-        parts = max(1, min(parts, end - start))
-        bounds = [start + (end - start) * part // parts for part in range(parts + 1)]
-        return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
+        return even_ranges(start, end, parts)
+
+
+def even_ranges(start: int, end: int, parts: int) -> list[tuple[int, int]]:
+    """The events from one offset to another in at most so many even ranges."""
+    parts = max(1, min(parts, end - start))
+    bounds = [start + (end - start) * part // parts for part in range(parts + 1)]
+    return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
 
 def table_of_events(events: Iterable[Event]) -> pa.Table:

@@ -1,6 +1,6 @@
 """The event log as a Spark source and sink: `spark.readStream.format("tidings").load(path)`, `writeStream.format("tidings")`.
 
-Options: `path`; reading: `startingOffset` (an offset, `earliest` or `latest`), `maxEventsPerTrigger`, `partitions`; writing:
+A broker's store is read like a log. Options: `path`; reading: `startingOffset` (an offset, `earliest` or `latest`), `maxEventsPerTrigger`, `partitions`; writing:
 `writer`, a name that makes what a query writes recognisable, so that a micro-batch that Spark repeats after a crash is in the log
 once. Batches travel as Arrow in both directions.
 """
@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from tidings.errors import InvalidInput
 from tidings.spark.log import EventLog
+from tidings.spark.stores import open_log
 
 DEFAULT_PARTITIONS = 2
 _STAGED = ".staged"
@@ -60,7 +61,7 @@ class EventLogSource(DataSource):  # type: ignore[misc]
         return str(self.options["path"])
 
     def schema(self) -> StructType:
-        return from_arrow_schema(EventLog(self.path).schema)
+        return from_arrow_schema(open_log(self.path).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return LogReader(self.path, dict(self.options))
@@ -86,20 +87,20 @@ class LogReader(DataSourceReader):  # type: ignore[misc]
         self.path = path
         self.parts = int(options.get("partitions", DEFAULT_PARTITIONS))
         self.start, self.end = int(options.get("start", 0)), options.get("end")
-        EventLog(path)
+        open_log(path)
 
     def partitions(self) -> Sequence[InputPartition]:
-        log = EventLog(self.path)
+        log = open_log(self.path)
         end = log.end() if self.end is None else int(self.end)
         return [Range(*bounds) for bounds in log.ranges(self.start, end, self.parts)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return EventLog(self.path).read(partition.start, partition.end)
+        return open_log(self.path).read(partition.start, partition.end)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, path: str, options: dict[str, str]) -> None:
-        self.log = EventLog(path)
+        self.log = open_log(path)
         self.path = path
         self.parts = int(options.get("partitions", DEFAULT_PARTITIONS))
         self.first = options.get("startingOffset", options.get("startingoffset", "earliest"))
@@ -110,8 +111,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         if self.first == "latest":
             return {"offset": self.log.end()}
-        segments = self.log.segments()
-        earliest = segments[0].first if segments else 0
+        earliest = self.log.first()
         return {"offset": earliest if self.first == "earliest" else max(int(self.first), earliest)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -136,7 +136,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         return [Range(*bounds) for bounds in self.log.ranges(start["offset"], end["offset"], self.parts)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return EventLog(self.path).read(partition.start, partition.end)
+        return open_log(self.path).read(partition.start, partition.end)
 
 
 class _Staging:
