@@ -195,6 +195,23 @@ def test_with_a_path_nothing_confirmed_is_lost(tmp_path):
     assert run(second) == ["e3", "e4", "e9"]
 
 
+def test_what_is_acknowledged_by_hand_comes_again_until_then(tmp_path):
+    async def scenario(expected):
+        async with tidings.connect(path=tmp_path) as bus:
+            stream = await bus.subscribe("n > 0", id="kept", durable=True, by_hand=True)
+            if not expected:
+                for n in (1, 2, 3):
+                    await bus.publish({"n": n})
+            found = [await anext(stream) for _ in expected]
+            assert [n.event.attributes["n"] for n in found] == expected
+            if found:
+                await stream.acknowledge(found[0])
+            await bus.flush()
+
+    for expected in ([], [1, 2, 3], [2, 3], [3]):
+        run(lambda expected=expected: scenario(expected))
+
+
 def test_a_durable_subscription_needs_a_path_and_an_id():
     async def scenario():
         async with tidings.connect() as bus:

@@ -7,9 +7,10 @@ from tidings.kernels import prepare_cache
 
 if TYPE_CHECKING:
     from tidings.broker.calls import LedgerReport, Notification
-    from tidings.bus import Bus, Stream
+    from tidings.bus import Bus
     from tidings.connection import connect
     from tidings.errors import TidingsError
+    from tidings.stream import Stream
     from tidings.sync import SyncBus, SyncStream, connect_sync
 
 __version__ = "0.1.0"
@@ -19,7 +20,7 @@ _HOMES = {
     "Bus": "tidings.bus",
     "LedgerReport": "tidings.broker.calls",
     "Notification": "tidings.broker.calls",
-    "Stream": "tidings.bus",
+    "Stream": "tidings.stream",
     "SyncBus": "tidings.sync",
     "SyncStream": "tidings.sync",
     "TidingsError": "tidings.errors",

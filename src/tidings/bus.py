@@ -25,7 +25,7 @@ import msgspec
 
 from tidings.broker import catalog
 from tidings.broker.broker import Broker
-from tidings.broker.calls import LedgerReport, Notification, as_filter, as_types, raise_failed
+from tidings.broker.calls import LedgerReport, as_filter, as_types, raise_failed
 from tidings.broker.restore import restore
 from tidings.errors import BusClosed, InvalidInput, TidingsError
 from tidings.model import message as m
@@ -34,55 +34,7 @@ from tidings.model.event import checked_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription
 from tidings.store import Store, open_store
-
-
-class Stream:
-    """The events of one subscription: an async iterator that ends when the subscription does."""
-
-    def __init__(self, bus: "Bus", subscription: Subscription) -> None:
-        self.subscription = subscription
-        self._bus = bus
-        self._arrived: deque[Notification] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._open = True
-
-    @property
-    def id(self) -> str:
-        return self.subscription.id
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Notification:
-        if self._waiter is not None:
-            raise InvalidInput(f"subscription {self.id!r} is already being read by another task")
-        while not self._arrived:
-            if not self._open:
-                raise StopAsyncIteration
-            self._bus._feed(s.LinkReady(self.subscription.subscriber))
-            if not self._arrived and self._open:
-                self._waiter = asyncio.get_running_loop().create_future()
-                try:
-                    await self._waiter
-                finally:
-                    self._waiter = None
-        notification = self._arrived.popleft()
-        self._bus._feed(
-            s.Received(self.subscription.subscriber, m.Acknowledge(notification.event.id, notification.subscription))
-        )
-        return notification
-
-    def _arrive(self, notification: Notification) -> None:
-        self._arrived.append(notification)
-        self._wake()
-
-    def _end(self) -> None:
-        self._open = False
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+from tidings.stream import Stream
 
 
 class Bus:
@@ -144,11 +96,12 @@ class Bus:
         penalty: float = 0.0,
         id: str | None = None,
         durable: bool = False,
+        by_hand: bool = False,
     ) -> Stream:
         """Ask for events that match: filter text, a JSON pattern or a Filter; each is worth `price` within `deadline_s`.
 
         A durable subscription (with an `id`, on a bus with a `path`) goes on while nobody reads it, and resumes after the last
-        event that was taken.
+        event that was acknowledged: when it was taken, or `by_hand` with `stream.acknowledge`.
         """
         if durable and (id is None or self._path is None):
             raise InvalidInput("a durable subscription needs an id, and a bus with a path")
@@ -165,7 +118,7 @@ class Bus:
             penalty,
             durable,
         )
-        stream = self._streams[subscriber] = Stream(self, subscription)
+        stream = self._streams[subscriber] = Stream(self, subscription, by_hand=by_hand)
         self._feed(s.Connected(subscriber))
         try:
             await self._ask(subscriber, m.Subscribe(next(self._numbers), subscription))
@@ -189,6 +142,23 @@ class Bus:
 
     async def unadvertise(self, id: str) -> None:
         await self._ask(self._client, m.Unadvertise(next(self._numbers), id))
+
+    async def flush(self) -> None:
+        """Wait until all that was taken or acknowledged so far is stored as such."""
+        await self._confirmed(self._client, ())
+
+    def wanted(self, stream: Stream) -> None:
+        self._feed(s.LinkReady(stream.subscription.subscriber))
+
+    def acknowledge(self, stream: Stream, event: str, *, confirm: bool) -> asyncio.Future[None] | None:
+        peer = stream.subscription.subscriber
+        if not confirm:
+            self._feed(s.Received(peer, m.Acknowledge(event, stream.id)))
+            return None
+        return asyncio.ensure_future(self._confirmed(peer, ((event, stream.id),)))
+
+    async def _confirmed(self, peer: str, pairs: tuple[tuple[str, str], ...]) -> None:
+        await self._ask(peer, m.Acknowledgements(pairs, next(self._numbers)))
 
     def ledger(self) -> LedgerReport:
         """The accounts now: matched = on_time + late + expired + undeliverable + pending."""
@@ -218,7 +188,8 @@ class Bus:
         if self._broker is None:
             self._loop = asyncio.get_running_loop()
             epoch_s = time.time() - self._loop.time()
-            self._broker = Broker("embedded", self._engine(), self._scheduler, epoch_s=epoch_s)
+            durable = self._path is not None
+            self._broker = Broker("embedded", self._engine(), self._scheduler, epoch_s=epoch_s, durable=durable)
             if self._path is not None:
                 self._restore(self._broker, self._path)
             self._feed(s.Connected(self._client))
@@ -232,12 +203,8 @@ class Bus:
             lambda tickets: soon(self._stored, tickets),
             lambda tickets, reason: soon(self._store_failed, tickets, reason),
         )
-        state = store.restore()
-        subscriptions = [live.subscription for live in state.subscriptions]
         unmatched = [entry.event for entry in store.unmatched()]
-        for effect in restore(
-            broker, subscriptions, state.advertisements, state.open, unmatched, state.recent_ids, self._loop.time()
-        ):
+        for effect in restore(broker, store.restore(), unmatched, self._loop.time()):
             self._carry_out(effect)
 
     def _stored(self, tickets: list[int]) -> None:
@@ -248,7 +215,7 @@ class Bus:
         for ticket in tickets:
             self._feed(s.StoreFailed(ticket, reason))
 
-    async def _ask(self, peer: str, request: m.Request) -> str:
+    async def _ask(self, peer: str, request: m.Request | m.Acknowledgements) -> str:
         """Without a store the answer is there when the effects are carried out."""
         self._running()
         future: asyncio.Future[m.Done | m.Failed] = self._loop.create_future()
@@ -284,8 +251,8 @@ class Bus:
             case s.Store(ticket, _) if ticket:
                 self._inputs.append(s.Stored(ticket))  # without a store this bus promises memory, not a disk
             case s.Deliver(client, event, subscriptions, age_s, redelivered):
-                for id in subscriptions:
-                    self._streams[client]._arrive(Notification(event, id, age_s, redelivered))
+                for _ in subscriptions:
+                    self._streams[client].arrive(event, age_s, redelivered)
             case s.Send(_, m.Done() | m.Failed() as answer):
                 future = self._answers.get(answer.request)
                 if future is not None and not future.done():
@@ -303,7 +270,7 @@ class Bus:
         subscriber = stream.subscription.subscriber
         if self._streams.pop(subscriber, None) is not None:
             self._feed(s.Disconnected(subscriber))
-            stream._end()
+            stream.end()
 
     def _maintain(self) -> None:
         """Let the engine tidy up on a thread, one job at a time."""

@@ -13,9 +13,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tidings.broker.calls import LedgerReport, Notification
-from tidings.bus import Bus, Stream
+from tidings.bus import Bus
 from tidings.connection import connect
-from tidings.errors import BusClosed
+from tidings.errors import BusClosed, InvalidInput
+from tidings.model.status import AccountsReport, StatusReport
+from tidings.net.client import Client
+from tidings.stream import Stream
 
 Result = TypeVar("Result")
 
@@ -43,6 +46,14 @@ class SyncStream:
         """The next event; None if the subscription has ended. TimeoutError if none is there within `timeout_s`."""
         return self._bus._run(self._take(timeout_s))
 
+    def acknowledge(self, notification: Notification) -> None:
+        """For what is acknowledged by hand: returns when that is stored, and the event will never come again."""
+
+        async def acknowledged() -> None:
+            await self._stream.acknowledge(notification)
+
+        self._bus._run(acknowledged())
+
     async def _take(self, timeout_s: float | None) -> Notification | None:
         try:
             return await asyncio.wait_for(anext(self._stream), timeout_s)
@@ -51,9 +62,9 @@ class SyncStream:
 
 
 class SyncBus:
-    """The calls of Bus without `await`; see there."""
+    """The calls of Bus, or of Client, without `await`; see there."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus | Client) -> None:
         self._bus = bus
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tidings-bus", daemon=True)
@@ -82,11 +93,23 @@ class SyncBus:
     def unadvertise(self, id: str) -> None:
         self._run(self._bus.unadvertise(id))
 
-    def ledger(self) -> LedgerReport:
-        async def read() -> LedgerReport:
-            return self._bus.ledger()
+    def flush(self) -> None:
+        self._run(self._bus.flush())
+
+    def ledger(self, *args: Any, **options: Any) -> LedgerReport | AccountsReport:
+        """What the bus has: the report of an embedded one, or the accounts that a broker tells."""
+
+        async def read() -> LedgerReport | AccountsReport:
+            report = self._bus.ledger(*args, **options)
+            return await report if isinstance(report, Coroutine) else report
 
         return self._run(read())
+
+    def status(self) -> StatusReport:
+        """Of a broker over the network."""
+        if isinstance(self._bus, Bus):
+            raise InvalidInput("an embedded bus has no status: only a broker over the network tells one")
+        return self._run(self._bus.status())
 
     def close(self) -> None:
         if not self._loop.is_closed():
@@ -107,6 +130,6 @@ class SyncBus:
             raise
 
 
-def connect_sync(**options: Any) -> SyncBus:
-    """A bus inside this process for code without an event loop; use it as `with tidings.connect_sync() as bus`."""
-    return SyncBus(connect(**options))
+def connect_sync(address: str | None = None, **options: Any) -> SyncBus:
+    """`connect` for code without an event loop; use it as `with tidings.connect_sync() as bus`."""
+    return SyncBus(connect(**options) if address is None else connect(address, **options))

@@ -20,8 +20,8 @@ def opened(*events: str) -> Ledger:
 
 def test_in_time_earns_the_price_and_everything_else_costs_the_penalty():
     ledger = opened("on time", "late", "expired", "nobody", "pending")
-    assert ledger.received("on time", "s", 140)[0].earning == 1.5
-    assert ledger.received("late", "s", 140.001)[0].account == "late"
+    assert ledger.received("on time", "s", 140).earning == 1.5
+    assert ledger.received("late", "s", 140.001).account == "late"
     assert ledger.expire("expired", (PAPER,), "deadline passed", 41)[0].earning == -0.15
     assert ledger.give_up("nobody", (PAPER,), "subscriber gone", 1)[0].account == "undeliverable"
     total = ledger.total

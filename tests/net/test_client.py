@@ -2,15 +2,27 @@
 
 import asyncio
 import math
+import threading
 
 import pytest
 
+import tidings
 from net_rig import ANYWHERE, broker, eventually, run
-from tidings.errors import BusClosed, FilterError, InvalidInput, InvalidSubscription, NetworkError, Refused, UnknownName
+from tidings.errors import (
+    BusClosed,
+    FilterError,
+    InvalidInput,
+    InvalidSubscription,
+    NetworkError,
+    Refused,
+    StoreError,
+    UnknownName,
+)
 from tidings.model.event import checked_event
 from tidings.net.client import Client
 from tidings.net.config import BrokerConfig
 from tidings.net.runtime import Runtime
+from tidings.store import open_reader
 
 LEGEND = {"symbol": "LEGEND", "change": 1.5}
 
@@ -221,6 +233,120 @@ def test_what_was_delivered_and_not_acknowledged_comes_again_marked_and_is_hande
             await eventually(lambda: b.broker.ledger.total.on_time == 5)
 
     run(scenario)
+
+
+def test_what_is_acknowledged_by_hand_comes_again_until_then_and_never_after(tmp_path):
+    async def scenario():
+        async with broker(store=str(tmp_path)) as b:
+
+            async def desk(expected, acknowledged):
+                async with Client(str(b.address), name="desk") as bus:
+                    stream = await bus.subscribe(id="all", durable=True, by_hand=True)
+                    found = [await anext(stream) for _ in expected]
+                    assert [n.event.attributes["n"] for n in found] == expected
+                    assert all(n.redelivered == (n.event.attributes["n"] in seen) for n in found)
+                    seen.update(expected)
+                    answers = [stream.acknowledge(n) for n in found if n.event.attributes["n"] in acknowledged]
+                    await asyncio.gather(*answers)
+                    with open_reader(tmp_path) as store:
+                        total = store.ledger().total
+                    return total.on_time, total.pending
+
+            seen: set[int] = set()
+            assert await desk([], []) == (0, 0)
+            async with Client(str(b.address)) as bus:
+                for n in range(4):
+                    await bus.publish({"n": n})
+            assert await desk([0, 1, 2, 3], [1, 2]) == (2, 2)
+            assert await desk([0, 3], [0]) == (3, 1)
+            assert await desk([3], [3]) == (4, 0)
+
+    run(scenario)
+
+
+def test_flush_waits_until_what_was_taken_is_stored(tmp_path):
+    async def scenario():
+        async with broker(store=str(tmp_path)) as b, Client(str(b.address)) as bus:
+            numbers = await bus.subscribe("n >= 0")
+            for n in range(2_500):
+                await bus.post({"n": n})
+            for _ in range(2_500):
+                await anext(numbers)
+            b.peers[bus.name].connection.abort("test")  # what was told and not confirmed is told again
+            await bus.flush()
+            assert not bus._told
+            with open_reader(tmp_path) as store:
+                total = store.ledger().total
+            assert (total.matched, total.on_time + total.undeliverable) == (2_500, 2_500)
+
+    run(scenario)
+
+
+def test_without_a_store_acknowledgements_are_confirmed_all_the_same():
+    async def scenario():
+        async with broker() as b, Client(str(b.address)) as bus:
+            stream = await bus.subscribe(by_hand=True)
+            await bus.publish({"n": 1})
+            await stream.acknowledge(await anext(stream))
+            assert b.broker.ledger.total.on_time == 1
+            assert not b.peers[bus.name].requests
+
+    run(scenario)
+
+
+def test_a_disk_that_refuses_is_told_to_whoever_acknowledges_and_to_the_status(tmp_path, monkeypatch):
+    async def scenario():
+        async with broker(store=str(tmp_path)) as b, Client(str(b.address)) as bus:
+            stream = await bus.subscribe(by_hand=True)
+            await bus.publish({"n": 1})
+            notification = await anext(stream)
+
+            def full(*_):
+                raise StoreError("the disk is full")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(b.store, "_commit", full)
+                with pytest.raises(StoreError, match="disk is full"):
+                    await stream.acknowledge(notification)
+                status = await bus.status()
+                assert (status.durable, status.healthy, status.reason) == (True, False, "the disk is full")
+            await stream.acknowledge(notification)
+            kinds = [fault.kind for fault in (await bus.status()).faults]
+            assert kinds == ["started", "store failed", "store mended"]
+            with open_reader(tmp_path) as store:
+                assert store.ledger().total.on_time == 1, "what could not be written then is written now"
+
+    run(scenario)
+
+
+def test_the_synchronous_face_over_the_network():
+    started, ended = threading.Event(), threading.Event()
+    found = []
+
+    async def serve():
+        async with broker() as b:
+            found.append(str(b.address))
+            started.set()
+            await asyncio.to_thread(ended.wait, 60)
+
+    server = threading.Thread(target=run, args=(serve,))
+    server.start()
+    try:
+        assert started.wait(60)
+        with tidings.connect_sync(found[0], name="desk") as bus:
+            stream = bus.subscribe("n > 0", id="movers", by_hand=True)
+            id = bus.publish({"n": 1}, "number")
+            notification = next(stream)
+            assert notification.event.id == id
+            assert bus.ledger("total").rows[0].pending == 1
+            stream.acknowledge(notification)
+            bus.flush()
+            (row,) = bus.ledger("subscription").rows
+            assert (row.name, row.on_time, row.pending) == ("movers", 1, 0)
+            assert bus.status().broker == "b"
+    finally:
+        ended.set()
+        server.join()
 
 
 def test_a_new_client_under_the_same_name_takes_over():

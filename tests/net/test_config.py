@@ -74,6 +74,12 @@ def test_the_example_is_fine():
         ("tidings://127.0.0.1:7741", "tidings://x:99999", "brokers.a.address: address 'tidings://x:99999'"),
         ("[brokers.a]", '[brokers."a b"]', "brokers.a b: expected a name of letters"),
         ("[brokers.a]", "[brokers.a", "Expected ']'"),
+        ('overlay = "mesh"', 'matching = "flink"', "matching: expected 'brokers' or 'spark', found 'flink'"),
+        (
+            'data = "data"',
+            'matching = "spark"',
+            "brokers.a.store: expected a store (or `data`): Spark reads what is in it",
+        ),
     ],
 )
 def test_every_error_names_file_key_and_expectation(tmp_path, old, new, complaint):

@@ -129,6 +129,7 @@ def test_a_peer_that_never_reads_is_cut_off_in_the_end():
                     break
                 await asyncio.sleep(0)
             await eventually(lambda: not b.peers)
+            assert b.status().faults[-1].kind == "slow consumer"
             writer.close()
             await goes_on(b)
 

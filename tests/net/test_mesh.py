@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 from net_rig import ANYWHERE, eventually, free_port, run
+from tidings.model import step as s
 from tidings.net.address import Address
 from tidings.net.client import Client
 from tidings.net.config import BrokerConfig, Neighbour
@@ -210,5 +211,31 @@ def test_the_stores_of_all_brokers_together_hold_every_pair_once(tmp_path):
             with open_reader(tmp_path / id) as store:
                 totals.append(store.ledger().total)
         assert [(total.matched, total.on_time, total.pending) for total in totals] == [(2, 2, 0), (3, 3, 0)]
+
+    run(scenario)
+
+
+def test_the_ledger_tells_the_hops_of_every_delivery(tmp_path):
+    async def scenario():
+        address = {id: Address("127.0.0.1", free_port()) for id in "abc"}
+        brokers = {}
+        for id, before in zip("abc", (None, "a", "b"), strict=True):
+            neighbours = () if before is None else (Neighbour(address[before], before),)
+            brokers[id] = runtime(id, address[id], *neighbours, store=str(tmp_path / id))
+            await brokers[id].start()
+        async with clients(brokers, "c", "a") as (desk, bus):
+            stream = await desk.subscribe("n > 0")
+            await knows(brokers["a"], "c")
+            await bus.publish({"n": 1})
+            await anext(stream)
+            await desk.flush()
+        for broker in brokers.values():
+            await broker.stop()
+        with open_reader(tmp_path / "c") as store:
+            (record,) = (e.record for e in store.read_journal() if isinstance(e.record, s.AccountRecord))
+        assert [hop.broker for hop in record.hops] == ["a", "b", "c"]
+        ages = [age_s for hop in record.hops for age_s in (hop.received_s, hop.sent_s)]
+        assert ages == sorted(ages), "the event grew older on its way"
+        assert 0 == ages[0] < ages[-1]
 
     run(scenario)

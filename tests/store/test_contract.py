@@ -16,6 +16,7 @@ from tidings.errors import InvalidInput, StoreError, StoreFull, StoreLocked
 from tidings.model import step as s
 from tidings.model.event import checked_event
 from tidings.model.filter import Op, Predicate
+from tidings.model.message import Hop, Route
 from tidings.model.subscription import Advertisement, Subscription
 from tidings.store import open_reader, writer
 
@@ -52,6 +53,34 @@ def test_what_was_stored_is_there_after_a_restart(where):
         assert state.open == ((odd.id, odd, 1, 7.25, (wants.id,)),)
         assert [entry.event.id for entry in rig.store.unmatched()] == ["e2"]
         assert state.recent_ids == (odd.id, "e2")
+
+
+def test_copies_for_other_brokers_and_what_came_from_them_are_there_after_a_restart(where, monkeypatch):
+    odd = checked_event("e", {"set": {"x", "y"}}, "t", timestamp_s=1.5)
+    copies = [
+        s.CopyRecord(n, odd, ("a",), (Route(("b", "c"), ("s",)),), 1.5, 0.25, (Hop("a", 0, 1),)) for n in range(3)
+    ]
+    wants = subscription("far")
+    gone, known = s.RemoteRecord("c", 7, "gone", wants), s.RemoteRecord("c", 7, "far", wants)
+    for fold in (100_000, 1):  # all in the journal, and all in the tables
+        monkeypatch.setattr(writer, "_FOLD_RECORDS", fold)
+        with Rig(where) as rig:
+            rig.write(*copies, s.NeighbourRecord("b"), s.PathRecord("c", ("a", "b", "c")), gone, known)
+            rig.write(
+                s.TakenRecord("z", 5, "e1", ("s", "t")), s.TakenRecord("z", 6, "e2", ("s",)), s.TakenRecord("z", 6)
+            )
+            rig.write(s.HandedRecord((0, 2)), s.RemoteRecord("c", 8, "gone"), s.RemoteRecord("c", 8))
+        with Rig(where) as rig:
+            state = rig.store.restore()
+        assert state.copies == (copies[1],)
+        assert isinstance(state.copies[0].event.attributes["set"], frozenset)
+        assert state.taken == {"z": 6}
+        assert {(record.event, record.subscriptions) for record in state.arrivals} == {
+            ("e1", ("s", "t")),
+            ("e2", ("s",)),
+        }
+        assert state.neighbours == ("b",)
+        assert state.learned == (s.RemoteRecord("c", 8), known, s.PathRecord("c", ("a", "b", "c")))
 
 
 def test_offsets_grow_by_one_and_reading_goes_on_where_it_ended(where):

@@ -8,6 +8,7 @@ from tidings.matching.base import Matcher
 from tidings.matching.boxtree.engine import BoxTree
 from tidings.matching.ceem import Ceem
 from tidings.matching.counting import Counting
+from tidings.matching.elsewhere import Elsewhere
 from tidings.matching.naive import Naive
 from tidings.matching.tree import Tree
 from tidings.overlay.base import Overlay
@@ -33,11 +34,18 @@ OVERLAYS: dict[str, type[Overlay]] = {"lone": Lone, "mesh": Mesh}
 DEFAULT_MATCHER = "boxtree"
 DEFAULT_SCHEDULER = "priced"
 
+ELSEWHERE = "elsewhere"  # for brokers whose events somebody else matches: nobody chooses it by name
+
 Part = TypeVar("Part")
 
 
 def matcher(name: str) -> type[Matcher]:
     return _look_up("matching engine", MATCHERS, name)
+
+
+def running_matcher(name: str) -> type[Matcher]:
+    """Also the engine that is none."""
+    return Elsewhere if name == ELSEWHERE else matcher(name)
 
 
 def scheduler(name: str) -> type[Scheduler]:

@@ -13,10 +13,10 @@ are folded into the tallies; pairs that only pass through are counted, and stand
 
 import enum
 from collections import Counter
-from typing import NamedTuple
 
 import msgspec
 
+from tidings.model.message import Hop
 from tidings.model.step import AccountRecord
 from tidings.scheduling.base import Target
 
@@ -58,22 +58,39 @@ class Tally(msgspec.Struct):
         return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
-class _Open(NamedTuple):
-    target: Target
-    born_s: float
-    event_type: str
+class _Open:
+    """A pair that waits for a local client. Its ages, when it came here and when it was handed out, are for the record."""
+
+    __slots__ = ("born_s", "event_type", "hops", "received_s", "sent_s", "target")
+
+    def __init__(
+        self, target: Target, born_s: float, event_type: str, received_s: float, hops: tuple[Hop, ...]
+    ) -> None:
+        self.target, self.born_s, self.event_type = target, born_s, event_type
+        self.received_s, self.sent_s, self.hops = received_s, -1.0, hops
 
 
 class Ledger:
-    def __init__(self, broker: str) -> None:
+    """With `hops`, the records of closed pairs tell which brokers they passed, and when."""
+
+    def __init__(self, broker: str, *, hops: bool = False) -> None:
         self.broker = broker
+        self._hops = hops
         self.total = Tally()
         self.by_subscription: dict[str, Tally] = {}
         self.reasons: Counter[str] = Counter()  # why pairs expired or were undeliverable
         self.pending: dict[str, dict[str, _Open]] = {}  # subscription -> event -> what it waits for
 
     def open(
-        self, event: str, targets: tuple[Target, ...], born_s: float, event_type: str = "", *, received: bool = False
+        self,
+        event: str,
+        targets: tuple[Target, ...],
+        born_s: float,
+        event_type: str = "",
+        *,
+        received: bool = False,
+        received_s: float = 0.0,
+        hops: tuple[Hop, ...] = (),
     ) -> None:
         """The event matched these subscriptions of local clients, here or at the broker that it was received from."""
         pending, tallies = self.pending, self.by_subscription
@@ -82,11 +99,15 @@ class Ledger:
             events = pending.get(id)
             if events is None:
                 events = pending[id] = {}
-            events[event] = _Open(target, born_s, event_type)
+            events[event] = _Open(target, born_s, event_type, received_s, hops)
             tally = tallies.get(id)
             if tally is None:
                 tally = tallies[id] = Tally()
-            _enter(tally, 1, received)
+            tally.pending += 1
+            if received:
+                tally.received += 1
+            else:
+                tally.matched += 1
         _enter(self.total, len(targets), received)
 
     def carry(self, count: int, *, received: bool = False) -> None:
@@ -98,15 +119,25 @@ class Ledger:
         self.total.pending -= count
         self.total.forwarded += count
 
-    def received(self, event: str, subscription: str, now: float) -> list[AccountRecord]:
-        """The subscriber has it: in time or late. Nothing if the pair was not open (an acknowledgement that came twice)."""
+    def sent(self, event: str, subscriptions: tuple[str, ...], age_s: float) -> None:
+        """It was handed to a client of ours at this age."""
+        for id in subscriptions:
+            events = self.pending.get(id)
+            if events is not None and event in events:
+                events[event].sent_s = age_s
+
+    def still_open(self, event: str, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        return tuple(target for target in targets if event in self.pending.get(target.subscription, ()))
+
+    def received(self, event: str, subscription: str, now: float) -> AccountRecord | None:
+        """The subscriber has it: in time or late. None if the pair was not open (an acknowledgement that came twice)."""
         events = self.pending.get(subscription)
         waiting = None if events is None else events.get(event)
         if waiting is None:
-            return []
+            return None
         age_s = now - waiting.born_s
         account = Account.ON_TIME if age_s <= waiting.target.deadline_s else Account.LATE
-        return [self._close(event, waiting.target, account, "", age_s)]
+        return self._close(event, waiting.target, account, "", age_s)
 
     def expire(self, event: str, targets: tuple[Target, ...], reason: str, age_s: float) -> list[AccountRecord]:
         """They cannot be served in time any more; targets that lie behind other brokers are those with a path."""
@@ -126,7 +157,13 @@ class Ledger:
         return records
 
     def close_carried(
-        self, event: str, targets: tuple[Target, ...], account: Account, reason: str, age_s: float
+        self,
+        event: str,
+        targets: tuple[Target, ...],
+        account: Account,
+        reason: str,
+        age_s: float,
+        hops: tuple[Hop, ...] = (),
     ) -> list[AccountRecord]:
         """Pairs that were carried end here."""
         total = self.total
@@ -135,7 +172,7 @@ class Ledger:
         total.earning -= sum(target.penalty for target in targets)
         self.reasons[reason] += len(targets)
         return [
-            AccountRecord(event, target.subscription, account, reason, self.broker, age_s, -target.penalty)
+            AccountRecord(event, target.subscription, account, reason, self.broker, age_s, -target.penalty, "", hops)
             for target in targets
         ]
 
@@ -149,27 +186,30 @@ class Ledger:
         ]
 
     def _close(self, event: str, target: Target, account: Account, reason: str, age_s: float) -> AccountRecord:
-        waiting = self.pending[target.subscription]
-        event_type = waiting.pop(event).event_type
+        id = target.subscription
+        waiting = self.pending[id]
+        closed = waiting.pop(event)
         if not waiting:
-            del self.pending[target.subscription]
-        earning = target.price if account is Account.ON_TIME else -target.penalty
-        for tally in self._tallies(target.subscription):
-            tally.pending -= 1
-            tally.earning += earning
-            if account is Account.ON_TIME:
-                tally.on_time += 1
-            else:
-                setattr(tally, account, getattr(tally, account) + 1)
+            del self.pending[id]
+        tally, total = self.by_subscription.get(id), self.total
+        if tally is None:
+            tally = self.by_subscription[id] = Tally()
+        if account is Account.ON_TIME:
+            earning = target.price
+            tally.on_time += 1
+            total.on_time += 1
+        else:
+            earning = -target.penalty
+            for each in (tally, total):
+                setattr(each, account, getattr(each, account) + 1)
+        tally.pending -= 1
+        total.pending -= 1
+        tally.earning += earning
+        total.earning += earning
         if reason:
             self.reasons[reason] += 1
-        return AccountRecord(event, target.subscription, account, reason, self.broker, age_s, earning, event_type)
-
-    def _tallies(self, subscription: str) -> tuple[Tally, Tally]:
-        tally = self.by_subscription.get(subscription)
-        if tally is None:
-            tally = self.by_subscription[subscription] = Tally()
-        return self.total, tally
+        hops = (*closed.hops, Hop(self.broker, closed.received_s, closed.sent_s)) if self._hops else ()
+        return AccountRecord(event, id, account, reason, self.broker, age_s, earning, closed.event_type, hops)
 
 
 def _enter(tally: Tally, count: int, received: bool) -> None:

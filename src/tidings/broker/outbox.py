@@ -1,7 +1,7 @@
 """An outbox: what waits for one link, in the order its scheduler decides, and whether the link takes an event now.
 
-On a link to another broker it also keeps what was sent and not yet taken (as much as the link's window lets through), and
-measures: how long the link takes per KB, and how much of its time each source asks for.
+On a link to another broker it also keeps what was sent and not yet taken (as much as the link's window lets through), what is
+doubtful (transit.py), and measures: how long the link takes per KB, and how much of its time each source asks for.
 """
 
 import math
@@ -43,13 +43,15 @@ class Outbox:
         self.scheduler = scheduler
         self.role = role
         self.ready = False
+        self._credit = 0  # events that it takes beyond the next one
         self.number = number  # of the copy sent last
         self.taken = 0  # number of the copy taken last from the peer
         self.unacknowledged: dict[int, Item] = {}
+        self.doubtful: list[Item] = []  # that the peer may have, sent before a crash
         self.subscriptions: set[str] = set()  # of a client
         self.durable: set[str] = set()  # those that outlive its connection
         self._given: dict[str, Item] = {}  # event -> what the client has of it and not acknowledged, if it is durable
-        self._resumed = role == CLIENT  # whether the peer has told what it took before the link came up
+        self.up = role == CLIENT  # of a broker: it has told what it took before the link came up
         self._sending: tuple[float, float, bool] | None = (
             None  # size and start of what is on the link, if it is a probe
         )
@@ -72,12 +74,27 @@ class Outbox:
         self.scheduler.push(item, now)
 
     def next(self, now: float) -> Item | None:
-        """The item to send if the link is ready, which it then no longer is."""
-        if not (self.ready and self._resumed):
+        """The item to send if the link is ready, which it then is for one event less."""
+        if not (self.ready and self.up):
             return None
         item = self.scheduler.pop(now)
-        self.ready = item is None
+        if item is not None:
+            self.spend()
         return item
+
+    def spend(self) -> None:
+        """One event goes: is the link ready for another?"""
+        if self._credit:
+            self._credit -= 1
+        else:
+            self.ready = False
+
+    def spare(self) -> None:
+        """It did not go after all."""
+        if self.ready:
+            self._credit += 1
+        else:
+            self.ready = True
 
     def idle(self) -> bool:
         """Whether an item can go at once, without waiting for any other."""
@@ -135,20 +152,22 @@ class Outbox:
         self._sending = (item.event.size_kb, now, False)
         return self.number
 
-    def acknowledged(self, number: int) -> int:
-        """All copies up to this number are in the peer's hands: how many pairs were they?"""
-        count = 0
+    def acknowledged(self, number: int) -> list[Item]:
+        """All copies up to this number are in the peer's hands."""
+        items = []
         while self.unacknowledged:
             first = next(iter(self.unacknowledged))
             if first > number:
                 break
-            count += len(self.unacknowledged.pop(first).targets)
-        return count
+            items.append(self.unacknowledged.pop(first))
+        return items
 
-    def resumed(self) -> list[Item]:
-        """The link is up and the peer has told what it took: the rest did not arrive, and goes again."""
-        self._resumed = True
-        items = list(self.unacknowledged.values())
+    def resumed(self, number: int) -> list[Item]:
+        """The link is up and the peer has told what it took: the rest goes again, under numbers that it has not seen."""
+        self.up = True
+        self.number = max(self.number, number)
+        items = [*self.doubtful, *self.unacknowledged.values()]
+        self.doubtful.clear()
         self.unacknowledged.clear()
         return items
 
@@ -161,8 +180,9 @@ class Outbox:
 
     # What the link can do and what is asked of it.
 
-    def link_ready(self, now: float, took: tuple[tuple[float, float], ...] | None = None) -> None:
+    def link_ready(self, now: float, took: tuple[tuple[float, float], ...] | None = None, events: int = 1) -> None:
         self.ready = True
+        self._credit = events - 1
         if self._sending is not None:
             size_kb, since_s, probe = self._sending
             self._sending = None
@@ -175,12 +195,13 @@ class Outbox:
 
     def link_lost(self) -> None:
         self.ready = False
-        self._resumed = self.role == CLIENT
+        self._credit = 0
+        self.up = self.role == CLIENT
         self._sending = None
 
     def probe(self, now: float) -> float:
         """How many KB to send for nothing but to measure an idle link; 0 if there is no need. The link is then not ready."""
-        if not self._probing or not (self.ready and self._resumed):
+        if not self._probing or not (self.ready and self.up):
             return 0.0
         if self._probes >= FIRST_PROBES and now < self._probe_at_s:
             return 0.0

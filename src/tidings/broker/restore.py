@@ -1,14 +1,15 @@
-"""A broker starts again with what its store has kept: durable subscriptions, open pairs, events that were cut short.
+"""A broker starts again with what its store has kept: durable subscriptions, open pairs, copies for other brokers.
 
 Whoever was connected is gone: subscriptions that are not durable end here, and what waited for them is undeliverable.
 Pure: effects out. The store's clock is the wall clock, the broker's its driver's; `epoch_s` lies between them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tidings.broker.broker import SUBSCRIBER_GONE, Broker
+from tidings.broker.broker import Broker
 from tidings.broker.ledger import Account
+from tidings.broker.outflow import SUBSCRIBER_GONE
 from tidings.model import step as s
 from tidings.model.event import Event
 from tidings.model.subscription import Advertisement, Subscription
@@ -27,27 +28,53 @@ class OpenPairs(Protocol):
     def subscriptions(self) -> tuple[str, ...]: ...
 
 
-def restore(
-    broker: Broker,
-    subscriptions: Sequence[Subscription],
-    advertisements: Iterable[Advertisement],
-    opened: Iterable[OpenPairs],
-    unmatched: Iterable[Event],
-    recent_ids: Iterable[str],
-    now: float,
-) -> list[s.Effect]:
+class Live(Protocol):
+    @property
+    def subscription(self) -> Subscription: ...
+
+
+class Kept(Protocol):
+    """What a store has kept."""
+
+    @property
+    def subscriptions(self) -> Sequence[Live]: ...
+    @property
+    def advertisements(self) -> Sequence[Advertisement]: ...
+    @property
+    def open(self) -> Sequence[OpenPairs]: ...
+    @property
+    def copies(self) -> Sequence[s.CopyRecord]: ...
+    @property
+    def taken(self) -> Mapping[str, int]: ...
+    @property
+    def arrivals(self) -> Sequence[s.TakenRecord]: ...
+    @property
+    def neighbours(self) -> Sequence[str]: ...
+    @property
+    def learned(self) -> Sequence[s.OverlayRecord]: ...
+    @property
+    def recent_ids(self) -> Sequence[str]: ...
+
+
+def restore(broker: Broker, kept: Kept, unmatched: Iterable[Event], now: float) -> list[s.Effect]:
     """Comes before any other input."""
+    subscriptions = [live.subscription for live in kept.subscriptions]
     durable = {subscription.id: subscription for subscription in subscriptions if subscription.durable}
     effects: list[s.Effect] = []
     ended = [s.UnsubscriptionRecord(known.id) for known in subscriptions if not known.durable]
     if ended:
         effects.append(s.Store(0, tuple(ended)))
-    for id in recent_ids:
+    for id in kept.recent_ids:
         broker.remember(id)
-    broker.advertisements.update((known.id, known) for known in advertisements)
+    broker.advertisements.update((known.id, known) for known in kept.advertisements)
     effects += broker.resubscribe(list(durable.values()), now)
-    for pairs in opened:
+    for pairs in kept.open:
         effects += _reopen(broker, pairs, durable, now)
+    broker.rejoin(kept.neighbours, kept.learned, now)
+    if broker.transit is not None:
+        broker.transit.restore(kept.taken, kept.arrivals)
+        for copy in kept.copies:
+            broker.carry_again(copy)
     for event in unmatched:
         effects += broker.rematch(event, now)
     return effects

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+_FEW = 10  # are faster one by one
+
 
 class Ids:
     """One thread may change it while others look up: a slot that they know of has its id already."""
@@ -48,7 +50,10 @@ class Ids:
         self._held[np.fromiter(slots, np.int64, len(ids))] = ids
 
     def names(self, slots: npt.NDArray[np.int32]) -> list[str]:
-        found: list[str] = self._held[slots].tolist()
+        held = self._held
+        if len(slots) < _FEW:
+            return [held[slot] for slot in slots.tolist()]
+        found: list[str] = held[slots].tolist()
         return found
 
     def _grow(self, by: int) -> None:

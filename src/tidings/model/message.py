@@ -87,9 +87,11 @@ class Acknowledge(_Message, frozen=True, tag="acknowledge"):
 
 
 class Acknowledgements(_Message, frozen=True, tag="acknowledgements"):
-    """Many at once, as pairs of event and subscription."""
+    """Many at once, as pairs of event and subscription. With a request number it is answered when they are stored, and with
+    them all that this client has acknowledged before."""
 
     pairs: tuple[tuple[str, str], ...]
+    request: int = 0
 
 
 class Ping(_Message, frozen=True, tag="ping"):
@@ -107,6 +109,15 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
     subscriptions: tuple[str, ...]
 
 
+class Hop(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How old an event was when a broker received it (0 where it was published) and when it sent it on, or delivered it; below 0
+    if it never did."""
+
+    broker: str
+    received_s: float
+    sent_s: float
+
+
 class Forward(_Message, frozen=True, tag="forward"):
     """A copy of an event on its way between brokers.
 
@@ -119,10 +130,11 @@ class Forward(_Message, frozen=True, tag="forward"):
     routes: tuple[Route, ...]
     age_s: float
     number: int = 0  # counted on this link by its sender
+    hops: tuple[Hop, ...] = ()  # so far, if its brokers keep them
 
 
 class Taken(_Message, frozen=True, tag="taken"):
-    """All copies on this link up to this number are in the hands of the receiver.
+    """All copies on this link up to this number are in the hands of the receiver, and on its disk if it has a store.
 
     Each side says so when the link comes up (`resumed`); before it has heard so, a side sends no copies.
     """

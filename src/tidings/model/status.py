@@ -24,6 +24,8 @@ class LinkReport(msgspec.Struct, frozen=True):
     hop_s: float = 0.0  # mean time from sending an event until it was taken
     mu: float = 0.0  # seconds per KB: mean
     sigma: float = 0.0  # and deviation
+    capacity: int = 0  # events that the outbox holds at most
+    price: float = 0.0  # what the time of one transmission is worth (scheduler `priced`)
 
 
 class EdgeReport(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """Something broke, or was mended: a link, a peer, the store."""
 
     at_s: float
-    kind: str  # link up, link down, refused, garbage, store failed, started
+    kind: str  # started; link up, link down, refused; client lost, slow consumer; store failed, store mended
     peer: str = ""
     detail: str = ""
 
@@ -81,6 +83,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     topology: tuple[EdgeReport, ...]
     faults: tuple[FaultRecord, ...]
     trace: tuple[TraceRecord, ...]
+    durable: bool = False  # whether it has a store; `healthy` and `reason` tell how that is
 
 
 class AccountRow(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ Effects in order. The machine does no I/O and reads no clock.
 import msgspec
 
 from tidings.model.event import Event
-from tidings.model.message import CLIENT, Message
+from tidings.model.message import CLIENT, Hop, Message, Route
 from tidings.model.subscription import Advertisement, Subscription
 
 
@@ -35,7 +35,8 @@ class Received(_Step, frozen=True):
 
 
 class LinkReady(_Step, frozen=True):
-    """The link takes one more event. Without this input outboxes would never fill and every scheduler would look alike.
+    """The link takes one more event, or so many. Without this input outboxes would never fill and every scheduler would look
+    alike.
 
     `took` is what the driver has measured, if it can: sizes in KB and the seconds that the link took for each. Else the link
     took from the last event until now.
@@ -43,6 +44,7 @@ class LinkReady(_Step, frozen=True):
 
     peer: str
     took: tuple[tuple[float, float], ...] | None = None
+    events: int = 1
 
 
 class Stored(_Step, frozen=True):
@@ -106,7 +108,10 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EventRecord(_Record, frozen=True, tag="event"):
+    """An event that was published here, or a copy of one that was published elsewhere."""
+
     event: Event
+    copied: bool = False
 
 
 class SubscriptionRecord(_Record, frozen=True, tag="subscription"):
@@ -149,6 +154,63 @@ class AccountRecord(_Record, frozen=True, tag="account", gc=False):
     age_s: float
     earning: float
     event_type: str = ""
+    hops: tuple[Hop, ...] = ()
+
+
+class CopyRecord(_Record, frozen=True, tag="copy"):
+    """This broker carries a copy for other brokers, until a HandedRecord ends it. A later one of the same number replaces it.
+
+    `routes` are those from the next broker on, `born_s` is the event's publication on this machine's wall clock.
+    """
+
+    number: int
+    event: Event
+    via: tuple[str, ...]
+    routes: tuple[Route, ...]
+    born_s: float
+    received_s: float = 0.0
+    hops: tuple[Hop, ...] = ()
+
+
+class HandedRecord(_Record, frozen=True, tag="handed", gc=False):
+    """These copies are no longer carried: another broker has them, or their pairs were closed here."""
+
+    copies: tuple[int, ...]
+
+
+class TakenRecord(_Record, frozen=True, tag="taken", gc=False):
+    """A copy came from a peer, for these subscriptions: what comes again is recognised. Up to `number` its copies are safe here;
+    without an event, that is all it says."""
+
+    peer: str
+    number: int
+    event: str = ""
+    subscriptions: tuple[str, ...] = ()
+
+
+class NeighbourRecord(_Record, frozen=True, tag="neighbour", gc=False):
+    """This broker has a link to that one: after a crash, what goes there waits for the link to come up."""
+
+    peer: str
+
+
+class RemoteRecord(_Record, frozen=True, tag="remote"):
+    """A subscription that lives at another broker is new or different, or (None) gone; without an id only the version is new.
+
+    Kept so that a source knows whom its events are for as soon as it is back, whoever of the others is there.
+    """
+
+    home: str
+    version: int
+    id: str = ""
+    subscription: Subscription | None = None
+
+
+class PathRecord(_Record, frozen=True, tag="path", gc=False):
+    """The path that this broker's own events take to that one."""
+
+    home: str
+    path: tuple[str, ...]
 
 
 Record = (
@@ -159,4 +221,11 @@ Record = (
     | UnadvertisementRecord
     | MatchRecord
     | AccountRecord
+    | CopyRecord
+    | HandedRecord
+    | TakenRecord
+    | NeighbourRecord
+    | RemoteRecord
+    | PathRecord
 )
+OverlayRecord = RemoteRecord | PathRecord

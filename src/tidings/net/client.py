@@ -12,15 +12,16 @@ by the broker's window; remembered ids by `REMEMBERED`; without any connection f
 """
 
 import asyncio
+import contextlib
 import itertools
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from tidings.broker.calls import Notification, as_filter, as_types, raise_failed
+from tidings.broker.calls import as_filter, as_types, raise_failed
 from tidings.errors import BusClosed, InvalidInput, NetworkError, Refused, TidingsError
 from tidings.model import message as m
 from tidings.model.event import checked_event
@@ -30,80 +31,11 @@ from tidings.model.subscription import Advertisement, Subscription
 from tidings.net.address import Tls, client_context, parse_address
 from tidings.net.dialer import Dialer
 from tidings.net.transport import Connection, Limits
+from tidings.stream import Handler, Stream
 
 REMEMBERED = 10_000
-
-
-Handler = Callable[[Notification], object]
-
-
-class Stream:
-    """The events of one subscription: an async iterator that ends when the subscription does.
-
-    With a handler there is nothing to iterate over: it is called with each event as it arrives.
-    """
-
-    def __init__(self, client: "Client", subscription: Subscription, handler: Handler | None = None) -> None:
-        self.subscription = subscription
-        self._client = client
-        self._handler = handler
-        self._arrived: deque[Notification] = deque()
-        self._known: dict[str, bool] = {}  # event id -> whether it was taken; the oldest are forgotten
-        self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
-        self._error: TidingsError | None = None
-
-    @property
-    def id(self) -> str:
-        return self.subscription.id
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Notification:
-        if self._waiter is not None:
-            raise InvalidInput(f"subscription {self.id!r} is already being read by another task")
-        while not self._arrived:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        notification = self._arrived.popleft()
-        id = notification.event.id
-        self._known[id] = True
-        self._client._acknowledge(id, self.subscription.id)
-        return notification
-
-    def _arrive(self, notify: m.Notify) -> None:
-        id, known = notify.event.id, self._known
-        if notify.redelivered and id in known:
-            if known[id]:  # our acknowledgement was lost; what still waits here is acknowledged when it is taken
-                self._client._acknowledge(id, self.subscription.id)
-            return
-        known[id] = False
-        if len(known) > REMEMBERED:
-            del known[next(iter(known))]
-        notification = Notification(notify.event, self.subscription.id, notify.age_s, notify.redelivered)
-        if self._handler is None:
-            self._arrived.append(notification)
-            self._wake()
-        else:
-            self._handler(notification)
-            known[id] = True
-            self._client._acknowledge(id, self.subscription.id)
-
-    def _end(self, error: TidingsError | None = None) -> None:
-        self._ended, self._error = True, error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+CONFIRM_EVERY = 1_000  # acknowledgements: then they are confirmed, whether anybody waits for that or not
+LEAVING_S = 2.0  # the longest that closing waits for the last acknowledgements
 
 
 class _Asked:
@@ -111,7 +43,7 @@ class _Asked:
 
     __slots__ = ("answer", "begun_s", "message")
 
-    def __init__(self, message: m.Asking, answer: asyncio.Future[Any], begun_s: float) -> None:
+    def __init__(self, message: m.Asking | m.Acknowledgements, answer: asyncio.Future[Any], begun_s: float) -> None:
         self.message, self.answer, self.begun_s = message, answer, begun_s
 
 
@@ -141,7 +73,9 @@ class Client:
         self._asked: dict[int, _Asked] = {}
         self._room: deque[asyncio.Future[None]] = deque()
         self._streams: dict[str, Stream] = {}
-        self._taken: list[tuple[str, str]] = []  # events and subscriptions, not yet acknowledged
+        self._taken: list[tuple[str, str]] = []  # events and subscriptions, acknowledged in this turn of the loop
+        self._told: list[tuple[str, str]] = []  # that the broker was told, and has not been asked to confirm
+        self._confirming: asyncio.Future[None] | None = None  # of this turn
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._greeting: asyncio.Future[None] | None = None
@@ -187,10 +121,13 @@ class Client:
         return await self._ask(m.Publish(next(self._numbers), event))
 
     async def flush(self) -> None:
-        """Wait until everything posted so far is answered."""
+        """Wait until everything posted so far is answered, and everything acknowledged so far is stored."""
+        acknowledged = self._confirm() if self._taken or self._told else None
         waiting = [asked.answer for asked in self._asked.values()]
         if waiting:
             await asyncio.wait(waiting)
+        if acknowledged is not None:
+            await acknowledged
 
     # Subscribing.
 
@@ -204,12 +141,13 @@ class Client:
         penalty: float = 0.0,
         id: str | None = None,
         durable: bool = False,
+        by_hand: bool = False,
         handler: Handler | None = None,
     ) -> Stream:
         """Ask for events that match, each worth `price` within `deadline_s`.
 
         A durable subscription (with an `id`, of a client with a `name`) goes on while the client is away, and resumes after the
-        last acknowledged event. A handler is called with each event, which is acknowledged when it returns.
+        last acknowledged event: that is when it was taken, when a handler has returned, or `by_hand` with `stream.acknowledge`.
         """
         if durable and (id is None or self.name == f"client-{self._prefix}"):
             raise InvalidInput("a durable subscription needs an id, and a client with a name")
@@ -225,7 +163,9 @@ class Client:
         )
         if subscription.id in self._streams:
             raise InvalidInput(f"subscription {subscription.id!r}: this client has it already")
-        stream = self._streams[subscription.id] = Stream(self, subscription, handler)
+        stream = self._streams[subscription.id] = Stream(
+            self, subscription, handler, by_hand=by_hand, remembered=REMEMBERED
+        )
         try:
             await (await self._ask(m.Subscribe(next(self._numbers), subscription)))
         except BaseException:
@@ -237,7 +177,7 @@ class Client:
         """End a subscription; what waits for it becomes undeliverable, and its iterator ends."""
         await (await self._ask(m.Unsubscribe(next(self._numbers), stream.id)))
         self._streams.pop(stream.id, None)
-        stream._end()
+        stream.end()
 
     async def advertise(
         self, types: str | Iterable[str] = (), filter: str | Mapping[str, Any] | Filter = "", *, id: str | None = None
@@ -267,7 +207,9 @@ class Client:
 
     async def close(self) -> None:
         """Leave: subscriptions that are not durable end. Further calls raise BusClosed."""
-        self._send_acknowledgements()
+        if self._connection is not None and (self._taken or self._told):
+            with contextlib.suppress(TidingsError, TimeoutError):
+                await asyncio.wait_for(self._confirm(), LEAVING_S)
         self._stop(BusClosed("the bus is closed"))
         if self._task is not None:
             self._task.cancel()
@@ -282,7 +224,7 @@ class Client:
                 asked.answer.exception()  # whoever posted and looked away needs no complaint
         self._asked.clear()
         for stream in self._streams.values():
-            stream._end(None if isinstance(self._end, BusClosed) else self._end)
+            stream.end(None if isinstance(self._end, BusClosed) else self._end)
         self._streams.clear()
         self._make_room()
 
@@ -312,7 +254,7 @@ class Client:
         if asked.answer.done():
             return
         if isinstance(message, m.Done):
-            asked.answer.set_result(message.id)
+            asked.answer.set_result(None if isinstance(asked.message, m.Acknowledgements) else message.id)
         elif isinstance(message, m.Failed):
             try:
                 raise_failed(message)
@@ -329,16 +271,49 @@ class Client:
                 waiter.set_result(None)
                 most = None if most is None else most - 1
 
-    def _acknowledge(self, event: str, subscription: str) -> None:
-        """All of one turn of the loop go together."""
+    # Acknowledgements: all of one turn of the loop go together. Until they are confirmed they are remembered, and told again
+    # after a loss; whatever the broker has sent again meanwhile is recognised by the stream.
+
+    def wanted(self, stream: Stream) -> None:
+        """The broker sends as its window lets it."""
+
+    def acknowledge(self, stream: Stream, event: str, *, confirm: bool) -> asyncio.Future[None] | None:
+        if self._end is not None:
+            if confirm:
+                raise self._end
+            return None
         if not self._taken:
             asyncio.get_running_loop().call_soon(self._send_acknowledgements)
-        self._taken.append((event, subscription))
+        self._taken.append((event, stream.id))
+        return self._confirmation() if confirm else None
+
+    def _confirmation(self) -> asyncio.Future[None]:
+        if self._confirming is None:
+            self._confirming = asyncio.get_running_loop().create_future()
+            self._confirming.add_done_callback(_looked_at)
+        return self._confirming
+
+    def _confirm(self) -> asyncio.Future[None]:
+        """Ask now for a confirmation of everything so far."""
+        confirmation = self._confirmation()
+        self._send_acknowledgements()
+        return confirmation
 
     def _send_acknowledgements(self) -> None:
         taken, self._taken = self._taken, []
-        if taken and self._connection is not None:  # else the broker will send it again, and we shall know it
-            self._connection.send(m.Acknowledgements(tuple(taken)))
+        confirmation, self._confirming = self._confirming, None
+        if self._end is not None or not (taken or confirmation):
+            return
+        self._told += taken
+        number = 0
+        if confirmation is not None or len(self._told) >= CONFIRM_EVERY:
+            number = next(self._numbers)
+            answer = confirmation or asyncio.get_running_loop().create_future()
+            answer.add_done_callback(_looked_at)
+            self._asked[number] = _Asked(m.Acknowledgements(tuple(self._told), number), answer, 0.0)
+            self._told = []
+        if self._connection is not None:
+            self._connection.send(m.Acknowledgements(tuple(taken), number))
 
     def _new_id(self, letter: str) -> str:
         return f"{letter}-{self._prefix}-{next(self._numbers)}"
@@ -392,6 +367,8 @@ class Client:
             if isinstance(message, m.Publish):
                 message = m.Publish(message.request, message.event, now - asked.begun_s)
             connection.send(message)
+        if self._told:
+            connection.send(m.Acknowledgements(tuple(self._told)))
         self._make_room()
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(None)
@@ -402,7 +379,7 @@ class Client:
         def told(done: asyncio.Future[str]) -> None:
             if not done.cancelled() and (error := done.exception()) is not None and self._end is None:
                 self._streams.pop(stream.id, None)
-                stream._end(error if isinstance(error, TidingsError) else None)
+                stream.end(error if isinstance(error, TidingsError) else None)
 
         number = next(self._numbers)
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -415,7 +392,7 @@ class Client:
                 for id in subscriptions:
                     stream = self._streams.get(id)
                     if stream is not None:
-                        stream._arrive(message)
+                        stream.arrive(message.event, message.age_s, message.redelivered)
             case m.Done() | m.Failed() | m.Status() | m.Accounts():
                 self._answered(message)
 
@@ -426,3 +403,9 @@ class Client:
         if self._connection is connection:
             self._connection = None
             self._lost_s = asyncio.get_running_loop().time()
+
+
+def _looked_at(done: asyncio.Future[None]) -> None:
+    """Whoever acknowledged and looked away needs no complaint."""
+    if not done.cancelled():
+        done.exception()

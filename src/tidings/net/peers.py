@@ -15,6 +15,8 @@ from tidings.model import step as s
 from tidings.net.shape import Shape, ShapedLine
 from tidings.net.transport import Connection
 
+_AT_ONCE = 8  # events that a client's link takes without the broker asking again: so many may exceed the window
+
 
 class RawNotify(msgspec.Struct, frozen=True, tag_field="op", tag="notify", omit_defaults=True):
     """A Notify whose event is encoded already: many peers get the same one."""
@@ -31,6 +33,7 @@ class RawForward(msgspec.Struct, frozen=True, tag_field="op", tag="forward", omi
     routes: tuple[m.Route, ...]
     age_s: float
     number: int = 0
+    hops: tuple[m.Hop, ...] = ()
 
 
 class Peer:
@@ -39,7 +42,7 @@ class Peer:
     def __init__(self, connection: Connection, window_kb: float) -> None:
         self.name, self.role = connection.peer, connection.role
         self.connection = connection
-        self.granted = False  # the broker was told that the link is ready, and has not used it
+        self.granted = 0  # events that the broker was told the link takes, and has not sent
         self.requests = 0  # that wait for their answer
         self.paused = False
         self.sent = self.received = 0
@@ -67,7 +70,7 @@ class Peer:
 
     def grant(self) -> s.LinkReady:
         """What tells the broker that this link takes one more event."""
-        self.granted = True
+        self.granted = 1
         return self._ready
 
     def send(self, message: m.Message) -> None:
@@ -85,13 +88,21 @@ class ClientPeer(Peer):
 
     def __init__(self, connection: Connection, window_kb: float) -> None:
         super().__init__(connection, window_kb)
+        self._ready_for_some = s.LinkReady(self.name, None, _AT_ONCE)
         self._waiting: dict[str, list[int]] = {}  # event -> size, subscriptions that have not acknowledged
 
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def grant(self) -> s.LinkReady:
+        """While the window is half empty, for some events at once."""
+        if self._unacknowledged * 2 > self._window:
+            return super().grant()
+        self.granted = _AT_ONCE
+        return self._ready_for_some
+
     def deliver(self, effect: s.Deliver, event: msgspec.Raw) -> None:
-        self.granted = False
+        self.granted -= 1
         self.sent += 1
         size = self.connection.send(RawNotify(event, effect.subscriptions, effect.age_s, effect.redelivered))
         waiting = self._waiting.get(effect.event.id)
@@ -128,7 +139,7 @@ class BrokerPeer(Peer):
 
     def forward(self, forward: m.Forward, event: msgspec.Raw) -> None:
         """A copy counts with the size of its event, whatever its frame needs: that is what the link is charged for."""
-        self.granted = False
+        self.granted = 0
         self.sent += 1
         size_kb = forward.event.size_kb
         self._under_way.append((forward.number, size_kb, self._clock()))
@@ -139,7 +150,8 @@ class BrokerPeer(Peer):
             self._line.occupy(size_kb, lambda held_s: self._put(forward, event, held_s))
 
     def _put(self, forward: m.Forward, event: msgspec.Raw, held_s: float) -> None:
-        self.connection.send(RawForward(event, forward.via, forward.routes, forward.age_s + held_s, forward.number))
+        age_s = forward.age_s + held_s
+        self.connection.send(RawForward(event, forward.via, forward.routes, age_s, forward.number, forward.hops))
 
     def send(self, message: m.Message) -> None:
         if self._line is None:
@@ -162,7 +174,7 @@ class BrokerPeer(Peer):
             self._taken_s = now
 
     def grant(self) -> s.LinkReady:
-        self.granted = True
+        self.granted = 1
         took, self._took = tuple(self._took), []
         return s.LinkReady(self.name, took)
 

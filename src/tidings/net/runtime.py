@@ -30,13 +30,15 @@ from tidings.net.address import Address, client_context, server_context
 from tidings.net.config import BrokerConfig, Neighbour
 from tidings.net.dialer import Dialer
 from tidings.net.peers import BrokerPeer, ClientPeer, Peer
-from tidings.net.report import accounts_report, status_report
+from tidings.net.report import accounts_report
+from tidings.net.status import Status, status_of
 from tidings.net.transport import Connection
 from tidings.store import Store, open_store
 
 log = logging.getLogger(__name__)
 
 MAX_FAULTS, MAX_TRACE = 200, 1_000
+_FIRST_S = 1_577_836_800.0  # 2020: starts are counted in quarters of a second since then, so that the count stays small
 _TURN = 256  # stored tickets handled before others get their turn
 _encode = msgspec.msgpack.Encoder().encode
 _FROM = {
@@ -56,6 +58,7 @@ class Runtime:
         self.published = self.delivered = self.connections = 0
         self.started_at_s = time.time()
         self.store: Store | None = None
+        self.http = ""  # where the gateway listens, if there is one
         self._named = {neighbour.name: neighbour for neighbour in config.neighbours if neighbour.name}
         self._server: asyncio.Server | None = None
         self._dialers: list[Dialer] = []
@@ -63,6 +66,7 @@ class Runtime:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._inputs: deque[s.Input] = deque()
         self._stored_tickets: deque[int] = deque()
+        self._store_works = True
         self._records: list[s.Record] = []
         self._maintaining: asyncio.Future[None] | None = None
         self._untidy = False
@@ -92,12 +96,13 @@ class Runtime:
         overlay = catalog.overlay(config.overlay)(**config.options)
         self.broker = Broker(
             config.id,
-            catalog.matcher(config.engine)(),
+            catalog.running_matcher(config.engine)(),
             catalog.scheduler(config.scheduler),
             overlay,
             links=measured(config.id, overlay, {n.name: Belief(*n.shape.belief) for n in config.neighbours}),
             epoch_s=self._epoch_s,
-            incarnation=int(self.started_at_s),
+            incarnation=int((self.started_at_s - _FIRST_S) * 4),
+            durable=bool(config.store),
         )
         if config.store:
             await self._restore()
@@ -128,16 +133,7 @@ class Runtime:
         )
         store = self.store
         state, unmatched = await loop.run_in_executor(None, lambda: (store.restore(), list(store.unmatched())))
-        effects = restore(
-            self.broker,
-            [live.subscription for live in state.subscriptions],
-            state.advertisements,
-            state.open,
-            [entry.event for entry in unmatched],
-            state.recent_ids,
-            loop.time(),
-        )
-        self._carry_out(effects)
+        self._carry_out(restore(self.broker, state, [entry.event for entry in unmatched], loop.time()))
 
     async def stop(self) -> None:
         """Close all connections, write what waits, end."""
@@ -164,6 +160,10 @@ class Runtime:
         """Delete what is past its retention. It waits for the disk: for a thread that may wait."""
         while self.store is not None and not self._stopping and self.store.sweep(time.time()):
             pass
+
+    def status(self) -> Status:
+        """What it shows of itself now. Call it on the event loop."""
+        return status_of(self)
 
     # Connections: who comes in, who goes.
 
@@ -230,6 +230,8 @@ class Runtime:
         peer.connection.close(reason)
         if peer.role == m.BROKER:
             self.fault("link down", peer.name, reason)
+        elif peer.connection.cut_off:
+            self.fault("slow consumer" if peer.connection.backlogged else "client lost", peer.name, reason)
         self._feed(s.Disconnected(peer.name))
 
     def _not_reached(self, error: TidingsError) -> bool:
@@ -255,6 +257,8 @@ class Runtime:
         elif isinstance(peer, ClientPeer):
             if isinstance(message, m.Acknowledgements):
                 peer.acknowledged(message.pairs)
+                if message.request:
+                    self._requested(peer)
             elif isinstance(message, m.Acknowledge):
                 peer.acknowledged(((message.event, message.subscription),))
             elif isinstance(message, m.AskStatus | m.AskAccounts):
@@ -291,6 +295,9 @@ class Runtime:
             peer.connection.pause_reading()
 
     def _stored(self, tickets: list[int]) -> None:
+        if not self._store_works:
+            self._store_works = True
+            self.fault("store mended")
         idle = not self._stored_tickets
         self._stored_tickets.extend(tickets)
         if idle:
@@ -305,7 +312,9 @@ class Runtime:
             self._loop.call_soon(self._go_on)
 
     def _store_failed(self, tickets: list[int], reason: str) -> None:
-        self.fault("store failed", detail=reason)
+        if self._store_works:
+            self._store_works = False
+            self.fault("store failed", detail=reason)
         for ticket in tickets:
             self._feed(s.StoreFailed(ticket, reason))
 
@@ -359,13 +368,14 @@ class Runtime:
 
     def _store(self, effect: s.Store) -> None:
         if effect.ticket:
-            record = effect.records[0]
+            record = effect.records[0] if effect.records else None
             if isinstance(record, s.EventRecord):
                 self.published += 1
                 self._traced(record.event, "published", "", 0.0, 0)
-            else:
-                self._write_records()  # what was matched before a subscription comes before it
-                self._maintain_soon()
+            elif not isinstance(record, s.TakenRecord):
+                self._write_records()  # what was matched before a subscription, or acknowledged before, comes before it
+                if record is not None:
+                    self._maintain_soon()
         if self.store is None:
             if effect.ticket:
                 self._inputs.append(s.Stored(effect.ticket))
@@ -428,7 +438,7 @@ class Runtime:
     async def _show(self, peer: Peer, question: m.AskStatus | m.AskAccounts) -> None:
         try:
             if isinstance(question, m.AskStatus):
-                peer.send(m.Status(question.request, status_report(self)))
+                peer.send(m.Status(question.request, self.status()))
             else:
                 peer.send(m.Accounts(question.request, await accounts_report(self, question.by, question.limit)))
         except TidingsError as error:

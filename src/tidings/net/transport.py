@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self.peer = self.role = ""
         self.rtt_s = 0.0  # the least of late: what is slower waited somewhere
         self.open = self.was_open = False
+        self.cut_off = self.backlogged = False  # by us, without a word; because it did not read
         self.writable = True
         self.refusal: TidingsError | None = None  # why one of the two sides does not want the other
         self.dialled = hello is None
@@ -207,6 +208,7 @@ class Connection(asyncio.Protocol):
         transport.write(bytes(self._out))
         self._out.clear()
         if not self.writable and transport.get_write_buffer_size() > self._limits.backlog_kb * 1024:
+            self.backlogged = True
             self.abort(f"more than {self._limits.backlog_kb:g} KB wait for a peer that does not read")
 
     @property
@@ -241,7 +243,7 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(_CLOSING_S, self.abort, reason)
 
     def abort(self, reason: str) -> None:
-        self._closing, self._reason = True, reason
+        self._closing, self._reason, self.cut_off = True, reason, True
         if self._transport is not None:
             self._transport.abort()
 

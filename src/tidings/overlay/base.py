@@ -6,12 +6,12 @@ for, so the broker's ledger can hand each matched pair over to exactly one neigh
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple, Protocol
 
 from tidings.model.event import Event
 from tidings.model.message import LinkState, Overlaid, Route
-from tidings.model.step import Effect
+from tidings.model.step import Effect, OverlayRecord, Record
 from tidings.model.subscription import Advertisement, Subscription
 from tidings.scheduling.base import Target
 from tidings.scheduling.prices import Prices
@@ -54,6 +54,8 @@ class Overlay(abc.ABC):
         self.id = ""
         self.neighbours: Mapping[str, Neighbour] = {}
         self.prices = Prices()  # of links ahead, for the schedulers of this broker's links
+        self.keeping = False  # whether its broker keeps what it learns
+        self.learned: list[Record] = []  # that has to be kept
         self._changes: list[Changed] = []
 
     def join(self, id: str, neighbours: Mapping[str, Neighbour], incarnation: int) -> None:
@@ -64,6 +66,9 @@ class Overlay(abc.ABC):
         """What became of remote subscriptions since the last call."""
         changes, self._changes = self._changes, []
         return changes
+
+    def restore(self, records: Iterable[OverlayRecord]) -> None:  # noqa: B027
+        """What was kept, after `join` and before anything else."""
 
     @abc.abstractmethod
     def connected(self, peer: str, now: float) -> list[Effect]:

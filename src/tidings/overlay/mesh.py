@@ -24,7 +24,7 @@ import msgspec
 from tidings.errors import InvalidInput
 from tidings.model.event import Event
 from tidings.model.message import Ask, LinkState, Message, Overlaid, Route, Row, State, States, Table
-from tidings.model.step import Effect, Send, Wake
+from tidings.model.step import Effect, OverlayRecord, PathRecord, RemoteRecord, Send, Wake
 from tidings.model.subscription import Subscription
 from tidings.overlay.atlas import Atlas, Path
 from tidings.overlay.balance import Balance
@@ -80,6 +80,15 @@ class Mesh(Overlay):
         self.tables[id] = {}
         self._versions[id] = first
         self.atlas.learn(State(id, first, (), first))
+
+    def restore(self, records: Iterable[OverlayRecord]) -> None:
+        for record in records:
+            if isinstance(record, PathRecord):
+                self.tree[record.home] = record.path
+            else:
+                self._versions[record.home] = max(record.version, self._versions.get(record.home, 0))
+                if record.id:
+                    self._put(record.home, record.id, record.subscription)
 
     # The neighbourhood.
 
@@ -144,17 +153,21 @@ class Mesh(Overlay):
             return [Send(peer, Ask(row.home))]
         self._versions[row.home] = row.version
         self._put(row.home, row.id, row.subscription)
+        if self.keeping:
+            self.learned.append(RemoteRecord(row.home, row.version, row.id, row.subscription))
         return self._pass_on(row, peer)
 
     def _table(self, peer: str, table: Table) -> list[Effect]:
         self._versions[table.home] = table.version
         there = {subscription.id: subscription for subscription in table.subscriptions}
         known = self.tables.get(table.home, {})
-        for id in [id for id in known if id not in there]:
-            self._put(table.home, id, None)
-        for id, subscription in there.items():
-            if known.get(id) != subscription:
-                self._put(table.home, id, subscription)
+        changes: dict[str, Subscription | None] = {id: None for id in known if id not in there}
+        changes |= {id: subscription for id, subscription in there.items() if known.get(id) != subscription}
+        for id, subscription in changes.items():
+            self._put(table.home, id, subscription)
+        if self.keeping:
+            self.learned.append(RemoteRecord(table.home, table.version))
+            self.learned += (RemoteRecord(table.home, table.version, id, wish) for id, wish in changes.items())
         return self._pass_on(table, peer)
 
     def _put(self, home: str, id: str, subscription: Subscription | None) -> None:
@@ -186,6 +199,8 @@ class Mesh(Overlay):
                     self.prices[state.broker, link.peer] = link.price
                 if known != self.atlas.links[state.broker].keys():
                     effects += self._flood_by(now + SETTLE_S)
+        if self.keeping and self._tree_edition != self.atlas.edition:
+            self._grow_tree()  # to be kept before an event needs it
         return effects
 
     def _flood_by(self, at_s: float) -> list[Effect]:
@@ -306,14 +321,20 @@ class Mesh(Overlay):
         least = self.atlas.least_mu(self.id)
         if self.balance is not None:
             least |= {home: path for home, path in self.tree.items() if home in least and self.atlas.has(path)}
-        self.tree |= least  # a home that cannot be reached now keeps its path: it may come back
+        self._replant(least)  # a home that cannot be reached now keeps its path: it may come back
+
+    def _replant(self, paths: dict[str, Path]) -> None:
+        if self.keeping:
+            changed = ((home, path) for home, path in paths.items() if path != self.tree.get(home))
+            self.learned += (PathRecord(home, path) for home, path in changed)
+        self.tree |= paths
 
     def _rebalance(self, now: float) -> list[Effect]:
         assert self.balance is not None
         if self._tree_edition != self.atlas.edition:
             self._grow_tree()
         moved = self.balance.improved(self.id, self.tree, self.atlas, now)
-        self.tree |= moved
+        self._replant(moved)
         self.switches += len(moved)
         self._balance_s = BALANCE_S if moved else min(2 * self._balance_s, MAX_BALANCE_S)
         return [Wake(BALANCE, now + self._balance_s)]

@@ -18,10 +18,11 @@ from tidings.model.subscription import Advertisement, Subscription
 from tidings.store import tables
 from tidings.store.accounts import SUBSCRIPTION, Accounts
 from tidings.store.database import Database
-from tidings.store.delta import ADVERTISEMENT
-from tidings.store.encoding import decode_as, decode_event, decode_journal
+from tidings.store.delta import ADVERTISEMENT, COPY, NEIGHBOUR, PATH, REMOTE, TAKEN, World
+from tidings.store.encoding import decode_as, decode_copy, decode_event, decode_journal, is_copied
 
 REMEMBERED_IDS = 100_000
+REMEMBERED_RECORDS = 100_000  # of the journal's end, in which arrivals are looked for
 
 _PAGE = 1_000
 
@@ -31,6 +32,7 @@ class Entry(NamedTuple):
 
     offset: int
     event: Event
+    copied: bool = False  # published elsewhere: `read` tells
 
 
 class JournalEntry(NamedTuple):
@@ -67,6 +69,11 @@ class State(msgspec.Struct, frozen=True):
     accounts: Accounts
     recent_ids: tuple[str, ...]  # of the last events, oldest first: what is published again is recognised
     next_offset: int
+    copies: tuple[s.CopyRecord, ...] = ()  # that the broker carries for others
+    taken: dict[str, int] = {}  # peer -> the last number of its copies that is here
+    arrivals: tuple[s.TakenRecord, ...] = ()  # the last copies that came: what is sent again is recognised
+    neighbours: tuple[str, ...] = ()
+    learned: tuple[s.OverlayRecord, ...] = ()  # of subscriptions at other brokers, and of the way there
 
 
 class Reader:
@@ -117,11 +124,17 @@ class Reader:
         with self._reads() as db:
             return tables.next_event(db)
 
+    @property
+    def next_record(self) -> int:
+        """The same of the journal."""
+        with self._reads() as db, db.transaction(write=False):
+            return tables.Tail(db).next_record
+
     def read(self, from_offset: int = 0, limit: int = _PAGE) -> list[Entry]:
         """The next events from an offset on, in order. Go on from the last one's offset + 1."""
         with self._reads() as db:
             rows = tables.event_rows(db, from_offset, None, limit)
-        return [Entry(pos, decode_event(body)) for pos, body in rows]
+        return [Entry(pos, decode_event(body), is_copied(body)) for pos, body in rows]
 
     def read_journal(self, from_offset: int = 0, limit: int = _PAGE) -> list[JournalEntry]:
         """The next records that are no events (matches, accounts, subscriptions), in order."""
@@ -146,24 +159,8 @@ class Reader:
             world, tail = tables.load(db)
             recent = recent_ids(db, tail.next_event)
             opened = opened_pairs(db, world.pairs, recent)
-        live = [
-            Live(subscription, since)
-            for (kind, _), body in world.registered.items()
-            if kind == SUBSCRIPTION
-            for since, subscription in [decode_as(tuple[int, Subscription], body)]
-        ]
-        return State(
-            tuple(sorted(live, key=lambda live: (live.since, live.subscription.id))),
-            tuple(
-                decode_as(Advertisement, body)
-                for (kind, _), body in sorted(world.registered.items())
-                if kind == ADVERTISEMENT
-            ),
-            opened,
-            world.accounts,
-            tuple(recent),
-            tail.next_event,
-        )
+            arrivals = latest_arrivals(db, tail.next_record) if world.bodies(TAKEN) else ()
+        return state_of(world, opened, tuple(recent), tail.next_event, arrivals)
 
     def unmatched(self) -> Iterator[Entry]:
         """Events without a match record, in order: a broker that starts matches them now."""
@@ -185,6 +182,36 @@ class Reader:
             if len(rows) < _PAGE:
                 return
             first += 1
+
+
+def state_of(
+    world: World,
+    opened: tuple[Open, ...],
+    recent_ids: tuple[str, ...],
+    next_offset: int,
+    arrivals: tuple[s.TakenRecord, ...],
+) -> State:
+    live = [Live(decoded[1], decoded[0]) for decoded in world.decoded(SUBSCRIPTION, tuple[int, Subscription])]
+    copies = map(decode_copy, world.bodies(COPY).values())
+    return State(
+        tuple(sorted(live, key=lambda live: (live.since, live.subscription.id))),
+        tuple(world.decoded(ADVERTISEMENT, Advertisement)),
+        opened,
+        world.accounts,
+        recent_ids,
+        next_offset,
+        tuple(sorted(copies, key=lambda copy: copy.number)),
+        {peer: decode_as(int, body) for peer, body in world.bodies(TAKEN).items()},
+        arrivals,
+        tuple(world.bodies(NEIGHBOUR)),
+        (*world.decoded(REMOTE, s.RemoteRecord), *world.decoded(PATH, s.PathRecord)),
+    )
+
+
+def latest_arrivals(db: Database, next_record: int) -> tuple[s.TakenRecord, ...]:
+    rows = tables.journal_rows(db, max(0, next_record - REMEMBERED_RECORDS), None, REMEMBERED_RECORDS)
+    records = (record for _, body in rows for _, record in decode_journal(body))
+    return tuple(record for record in records if isinstance(record, s.TakenRecord) and record.event)
 
 
 class _OnlyId(msgspec.Struct):

@@ -23,9 +23,10 @@ from tidings.store.accounts import (
     Accounts,
     age_bucket,
 )
-from tidings.store.encoding import encode
+from tidings.store.encoding import decode_as, encode
 
-ADVERTISEMENT = "advertisement"
+ADVERTISEMENT, COPY, TAKEN = "advertisement", "copy", "taken"
+NEIGHBOUR, REMOTE, PATH = "neighbour", "remote", "path"
 MAX_RUNS = 100_000
 
 _MATCHED, _EARNING, _AGE = (COLUMNS.index(column) for column in ("matched", "earning", "age_s"))
@@ -90,13 +91,17 @@ class Delta:
         self.opened: dict[tuple[str, str], tuple[int, float]] = {}
         self.closed: dict[tuple[str, str], None] = {}  # pairs that an earlier stretch opened
         self.registered: dict[tuple[str, str], bytes | None] = {}  # None: it is gone
+        self.copies: dict[int, s.CopyRecord] = {}
+        self.handed: dict[int, None] = {}  # copies of an earlier stretch
+        self.taken: dict[str, int] = {}  # peer -> number
         self._by_subscription: dict[str, list[float]] = {}
         self._matched: dict[str, int] = {}  # by type
         self._ended: dict[tuple[str, str, str, str], _Ended] = {}  # by type, broker, account, reason: few
 
     def __len__(self) -> int:
         """About how many cells there will be."""
-        return len(self.opened) + len(self.closed) + len(self.registered) + len(self._by_subscription)
+        pairs, copies = len(self.opened) + len(self.closed), len(self.copies) + len(self.handed)
+        return pairs + copies + len(self.registered) + len(self._by_subscription)
 
     def add(self, place: int, record: s.Record) -> None:
         self.records += 1
@@ -108,13 +113,14 @@ class Delta:
             self._register(place, record)
 
     def _end(self, record: s.AccountRecord) -> None:
-        pair = record.event, record.subscription
+        event, subscription, account = record.event, record.subscription, record.account
+        age_s, earning = record.age_s, record.earning
+        pair = event, subscription
         if self.opened.pop(pair, None) is None:
             self.closed[pair] = None
-        account, age_s, earning = record.account, record.age_s, record.earning
-        counts = self._by_subscription.get(record.subscription)
+        counts = self._by_subscription.get(subscription)
         if counts is None:
-            counts = self._by_subscription[record.subscription] = _nothing()
+            counts = self._by_subscription[subscription] = _nothing()
         counts[ACCOUNTS[account]] += 1
         counts[_EARNING] += earning
         key = record.event_type, record.broker, account, record.reason
@@ -127,7 +133,8 @@ class Delta:
             counts[_AGE] += age_s
             ended.age_s += age_s
             bucket = age_bucket(age_s)
-            ended.ages[bucket] = ended.ages.get(bucket, 0) + 1
+            ages = ended.ages
+            ages[bucket] = ages.get(bucket, 0) + 1
 
     def _open(self, place: int, record: s.MatchRecord) -> None:
         event, born = record.event, (place, record.born_s)
@@ -149,6 +156,20 @@ class Delta:
                 self.registered[ADVERTISEMENT, advertisement.id] = encode(advertisement)
             case s.UnadvertisementRecord(id):
                 self.registered[ADVERTISEMENT, id] = None
+            case s.CopyRecord(number):
+                self.copies[number] = record
+            case s.HandedRecord(numbers):
+                for number in numbers:
+                    if self.copies.pop(number, None) is None:
+                        self.handed[number] = None
+            case s.NeighbourRecord(peer):
+                self.registered[NEIGHBOUR, peer] = b""
+            case s.RemoteRecord(home, _, id, subscription):
+                self.registered[REMOTE, f"{home}\0{id}"] = encode(record) if subscription or not id else None
+            case s.PathRecord(home):
+                self.registered[PATH, home] = encode(record)
+            case s.TakenRecord(peer, number):
+                self.taken[peer] = max(number, self.taken.get(peer, 0))
 
     def cells(self) -> Iterator[Cell]:
         """Always in the same order for the same records: a restart finds its place in it again."""
@@ -159,6 +180,12 @@ class Delta:
             yield Cell(OPEN, (*pair, *born))
         for key, body in self.registered.items():
             yield Cell(DROP, key) if body is None else Cell(PUT, (*key, body))
+        for number in self.handed:
+            yield Cell(DROP, (COPY, str(number)))
+        for number, copy in self.copies.items():
+            yield Cell(PUT, (COPY, str(number), encode(copy)))
+        for peer, number in self.taken.items():
+            yield Cell(PUT, (TAKEN, peer, encode(number)))
         for name, counts in self._by_subscription.items():
             yield Cell(COUNT, (SUBSCRIPTION, name, *counts))
         for type, matched in self._matched.items():
@@ -198,6 +225,13 @@ class World:
         self.registered: dict[tuple[str, str], bytes] = {}
         self.pairs: dict[tuple[str, str], tuple[int, float]] = {}
         self.accounts = Accounts()
+
+    def bodies(self, kind: str) -> dict[str, bytes]:
+        """By name, in order."""
+        return {name: body for (of, name), body in sorted(self.registered.items()) if of == kind}
+
+    def decoded(self, kind: str, type: Any) -> list[Any]:
+        return [decode_as(type, body) for body in self.bodies(kind).values()]
 
     def apply(self, cells: Iterable[Cell]) -> None:
         for change, row in cells:

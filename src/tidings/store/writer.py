@@ -32,12 +32,13 @@ _GROUP_RECORDS = 10_000  # the most that one transaction takes
 _FOLD_RECORDS, _FOLD_CELLS = 100_000, 100_000  # a stretch of journal this long is folded: it bounds the time of a start
 _FOLD_STEP = 2_000  # cells in one transaction: what the next group may have to wait for
 _RETRY_S = 1.0
+_PLAIN = s.MatchRecord, s.TakenRecord, s.HandedRecord  # nothing but names and numbers: they can always be kept
 
 
 class _Waiting(NamedTuple):
     ticket: int
     records: Sequence[s.Record]
-    bodies: Sequence[bytes]  # of the records, if there is a ticket
+    bodies: Sequence[bytes]  # of the records, if there is a ticket; those that cannot be refused are encoded later
     size_kb: float
 
 
@@ -89,10 +90,11 @@ class Store(Reader):
         bodies: Sequence[bytes] = ()
         size_kb = 0.0
         if ticket:  # what cannot be kept is refused here, before anybody waits for it
-            bodies = [encode_record(record) for record in records]
+            bodies = [b"" if isinstance(record, _PLAIN) else encode_record(record) for record in records]
             size_kb = sum(map(len, bodies)) / 1024
         for record in records:
-            check_account(record)
+            if isinstance(record, s.AccountRecord):
+                check_account(record)
         with self._lock:
             self._check_open()
             if ticket:
@@ -188,7 +190,7 @@ class Store(Reader):
                     journal.append((self._ids.get(record.event, 0), record))
                 elif isinstance(record, s.EventRecord):
                     self._remember(record.event.id, next_event)
-                    events.append((next_event, due_s(record.event), bodies[number] if bodies else encode(record.event)))
+                    events.append((next_event, due_s(record.event), bodies[number] if bodies else encode_record(record)))
                     next_event += 1
                 else:
                     journal.append((next_event, record))
