@@ -9,13 +9,14 @@ from tidings.cli.output import fail
 
 if TYPE_CHECKING:
     from tidings.net.config import BrokerConfig
+    from tidings.net.runtime import Runtime
 
 HELP = """Run one broker until it is told to end.
 
 It prints one line when it is ready. Without --store it keeps nothing on disk.
 
 \b
-  tidings serve --store data
+  tidings serve --store data --http 127.0.0.1:8080
   tidings serve --name b --listen tidings://0.0.0.0:7741 --peer tidings://localhost:7740
   tidings serve network.toml --broker a
 """
@@ -29,6 +30,7 @@ def serve(
     store: str = typer.Option("", metavar="FOLDER", help="Where to keep events, or postgresql://..."),
     engine: str = typer.Option(None, metavar="NAME", help="The matching engine."),
     scheduler: str = typer.Option(None, metavar="NAME", help="The delivery scheduler."),
+    http: str = typer.Option("", metavar="HOST:PORT", help="Where the HTTP gateway shall listen; port 0: any."),
     peer: list[str] = typer.Option([], metavar="ADDRESS", help="A broker to link with; may be given again."),
     mesh: bool = typer.Option(False, "--mesh", help="Others may link with it, though it links with nobody."),
     token: str = typer.Option("", envvar="TIDINGS_TOKEN", help="What clients and brokers must say to be let in."),
@@ -62,7 +64,14 @@ def serve(
             token=token,
             broker_token=token,
             tls=tls,
+            http=c.http_address(http) if http else None,
             **{key: value for key, value in given.items() if value is not None},
         )
         c.check(config)
-    run(config, lambda runtime: typer.echo(f"broker {config.id} listens on {runtime.address}"), log_level.upper())
+
+    def ready(runtime: "Runtime") -> None:
+        typer.echo(f"broker {config.id} listens on {runtime.address}")
+        if runtime.http:
+            typer.echo(f"broker {config.id} listens on {runtime.http}")
+
+    run(config, ready, log_level.upper())

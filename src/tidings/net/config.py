@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,6 +18,7 @@ from tidings.net.address import Address, Tls, parse_address
 from tidings.net.shape import Shape
 from tidings.net.transport import Limits
 
+SPARK = "spark"  # where matching may run, and the name under which the pipeline comes to brokers
 WINDOW_KB = 256.0
 SHAPED_WINDOW_KB = 1.0  # one event at a time: what waits, waits where the scheduler decides
 
@@ -50,6 +52,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     max_connections: int = 10_000
     in_flight: int = 2_000  # requests of one client without an answer: beyond, it is not read from
     limits: Limits = Limits()
+    http: Address | None = None  # where the gateway listens, if it shall
 
 
 class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +106,19 @@ class NetworkConfig(msgspec.Struct, frozen=True):
     http: dict[str, str]  # broker -> where its gateway listens
 
 
+def http_address(text: str) -> Address:
+    """`host:port`, or `http://host:port`; port 0 is any."""
+    expected = "expected host:port, such as 127.0.0.1:8080"
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"http {text!r}: {error}; {expected}") from None
+    if parts.scheme != "http" or not parts.hostname or port is None or parts.path not in ("", "/") or parts.query:
+        raise ConfigError(f"http {text!r}: {expected}")
+    return Address(parts.hostname, port)
+
+
 def read_network(path: str | Path) -> NetworkConfig:
     path = Path(path)
     try:
@@ -137,7 +153,7 @@ class _Reading:
     def network(self) -> NetworkConfig:
         file = self.file
         self._expect(bool(file.brokers), "brokers", "at least one broker")
-        self._expect(file.matching in ("brokers", "spark"), "matching", "'brokers' or 'spark'", file.matching)
+        self._expect(file.matching in ("brokers", SPARK), "matching", "'brokers' or 'spark'", file.matching)
         for key, look_up in (
             ("engine", catalog.matcher),
             ("scheduler", catalog.scheduler),
@@ -171,21 +187,31 @@ class _Reading:
         if file.tls is not None:
             tls = Tls(*(here / part if part else None for part in (file.tls.cert, file.tls.key, file.tls.ca)))
             address = address._replace(tls=True)
+        # Then everything that a broker hands on comes back from Spark: it talks to no other broker.
+        on_spark = file.matching == SPARK
+        if on_spark:
+            self._expect(bool(store), f"brokers.{name}.store", "a store (or `data`): Spark reads what is in it")
+            self._expect(name != SPARK, f"brokers.{name}", f"another name than {SPARK!r}: the pipeline has it")
         return BrokerConfig(
             name,
             address,
             store or "",
-            file.engine,
+            catalog.ELSEWHERE if on_spark else file.engine,
             file.scheduler,
-            file.overlay,
-            file.options,
-            neighbours,
+            "lone" if on_spark else file.overlay,
+            {} if on_spark else file.options,
+            () if on_spark else neighbours,
             file.token,
             file.broker_token or file.token,
             tls,
             file.window_kb,
             file.retention_s,
+            http=self._http(name),
         )
+
+    def _http(self, broker: str) -> Address | None:
+        http = self.file.brokers[broker].http
+        return self._checked(f"brokers.{broker}.http", lambda: http_address(http)) if http else None
 
     def _neighbours(self, addresses: dict[str, Address]) -> dict[str, list[Neighbour]]:
         """The broker that is named first in a link dials."""

@@ -5,11 +5,15 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tidings.errors import NetworkError
+from tidings.errors import ConfigError, NetworkError
 from tidings.net.config import BrokerConfig
 from tidings.net.loop import run
 from tidings.net.runtime import Runtime
+
+if TYPE_CHECKING:
+    from tidings.net.gateway.server import Gateway
 
 _SWEEP_S = 60.0
 
@@ -28,8 +32,10 @@ async def _serve(config: BrokerConfig, ready: Callable[[Runtime], None]) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     runtime = Runtime(config)
+    gateway: Gateway | None = None
     try:
         await runtime.start()
+        gateway = await _gateway(runtime)
     except OSError as error:
         await runtime.stop()
         raise NetworkError(f"{config.listen}: cannot listen there: {error.strerror}") from None
@@ -41,7 +47,26 @@ async def _serve(config: BrokerConfig, ready: Callable[[Runtime], None]) -> None
     await ended.wait()
     sweeping.cancel()
     await asyncio.gather(sweeping, return_exceptions=True)
+    if gateway is not None:
+        await gateway.stop()
     await runtime.stop()
+
+
+async def _gateway(runtime: Runtime) -> "Gateway | None":
+    """HTTP is a client like any other, in this process: it starts after the broker and ends before it."""
+    listen = runtime.config.http
+    if listen is None:
+        return None
+    try:
+        from tidings.net.gateway.server import Gateway
+    except ImportError as error:
+        raise ConfigError(
+            f"http: the gateway needs a package more: pip install 'tidings[http]' ({error.name})"
+        ) from None
+    gateway = Gateway(runtime, listen)
+    await gateway.start()
+    runtime.http = gateway.address
+    return gateway
 
 
 async def _sweep(runtime: Runtime) -> None:
