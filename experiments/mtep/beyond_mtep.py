@@ -17,7 +17,7 @@ from tidings.sim.workload import Paper
 NAME = "mtep_beyond"
 RATES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 QUICK_RATES = (1.0, 2.0, 3.0)
-SEEDS, QUICK_SEEDS, FIRST_SEED = 10, 4, 1001
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 20, 1001
 BASE = ("mtep", "paper")
 VARIANTS = (BASE, ("priced", "paper"), ("mtep", "balanced"), ("priced", "balanced"))
 

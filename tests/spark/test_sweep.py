@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidings.errors import InvalidInput
-from tidings.spark.sweep import cells, mean_by, sweep
+from tidings.spark.sweep import cells, mean_by, results, sweep, sweep_points
 
 GRID = {"rate": [1, 2], "scheduler": ["fcfs", "mtep"]}
 
@@ -45,3 +46,29 @@ def test_spark_and_plain_give_the_same_and_a_stopped_sweep_goes_on(spark: Any, t
 def test_what_does_not_survive_the_way_is_refused(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="numbers, strings, booleans and lists"):
         sweep(experiment, {"rate": [(1, 2)]}, out=str(tmp_path / "a"), spark=spark)
+
+
+class Point(msgspec.Struct, frozen=True):
+    rate: float
+    note: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    earning: float
+    reasons: dict[str, int]
+
+
+def at(point: Point) -> Found:
+    with open(point.note, "a") as file:
+        file.write(f"{point.rate}\n")
+    return Found(point.rate * 10, {"late": 3})
+
+
+def test_points_are_structs_and_go_on_after_a_stop(spark: Any, tmp_path: Path) -> None:
+    note, out = str(tmp_path / "note"), str(tmp_path / "runs")
+    points = [Point(rate, note) for rate in (2.0, float("inf"), 0.1)]
+    assert sweep_points(at, points[:1], out=out) == [Found(20.0, {"late": 3})]
+    found = sweep_points(at, [*points, points[0]], out=out, spark=spark)
+    assert found == [Found(point.rate * 10, {"late": 3}) for point in [*points, points[0]]]
+    assert sorted(Path(note).read_text().split()) == ["0.1", "2.0", "inf"]
+    assert sorted(results(out)["earning"].to_pylist()) == [1.0, 20.0, float("inf")]

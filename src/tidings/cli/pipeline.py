@@ -398,24 +398,3 @@ def check(
                 typer.echo(f"{title}: {', '.join(names)}")
     if found.problems:
         raise typer.Exit(BAD_INPUT)
-
-
-@app.command("demo")
-def demo(
-    seed: int = typer.Option(1, help="Fixes the quotes and the subscriptions."),
-    quotes: int = typer.Option(3_000, min=1, help="How many events."),
-    subscriptions: int = typer.Option(5_000, min=1, help="How many subscriptions."),
-    keep: str = typer.Option("", metavar="DIR", help="Keep log, notifications and accounts here."),
-    json: bool = _JSON,
-) -> None:
-    """A market through the embedded bus into the event log, matched, scheduled and accounted for on Spark."""
-    import tempfile
-
-    from tidings.cli import market
-
-    spark = _session(None, None)
-    with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
-        shown = market.run(spark, keep or folder, seed, quotes, subscriptions)
-    market.show(shown, json)
-    if shown["embedded"] != shown["matched"]:
-        raise typer.Exit(BAD_INPUT)

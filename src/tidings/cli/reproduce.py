@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import typer
 
 import tidings
+from tidings.cli.market import missing
 from tidings.cli.output import fail, print_json, print_table
 from tidings.errors import UnknownName
 
@@ -21,6 +23,8 @@ EXPERIMENTS = {
     "ceem.fig03": "ceem/fig03_04_time.py",
     "ceem.fig05": "ceem/fig05_06_memory.py",
 }
+
+FEW = 40  # runs up to which processes are enough: nobody has to wait for Spark to start
 
 HELP = f"""Run an experiment of a paper, and write table, picture and data.
 
@@ -39,6 +43,7 @@ def reproduce(
     seeds: int = typer.Option(None, min=1, help="How many topologies, where there are any."),
     first_seed: int = typer.Option(None, "--first-seed", min=0, help="The seed of the first one."),
     out: Path = typer.Option(Path("out"), help="The folder for picture and data."),
+    spark: bool = typer.Option(True, help="Run large grids on Spark, where it is installed."),
 ) -> None:
     if name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment {name!r}: expected one of {', '.join(EXPERIMENTS)}")
@@ -46,6 +51,8 @@ def reproduce(
     if chosen and not name.startswith("mtep."):
         fail(f"{name} has no topologies to choose: --seeds and --first-seed mean nothing to it")
     module = _load(EXPERIMENTS[name])
+    if spark and hasattr(module, "sweep") and not missing():
+        module.sweep = _on_spark(module.sweep, out / "runs")  # type: ignore[attr-defined]
     result = module.run(out, quick=quick, **chosen)
     if json:
         print_json(result)
@@ -54,6 +61,20 @@ def reproduce(
         typer.echo(title)
         print_table(headers, rows)
     typer.echo(f"Data and picture: {out}")
+
+
+def _on_spark(on_processes: Callable[..., list[Any]], runs: Path) -> Callable[..., list[Any]]:
+    """The sweep of an experiment as Spark tasks, each with a Parquet file of its own: what was stopped goes on."""
+
+    def sweep(function: Callable[[Any], Any], grid: Sequence[Any], progress: Any = None) -> list[Any]:
+        if len(grid) <= FEW:
+            return on_processes(function, grid, progress)
+        from tidings.spark.session import session
+        from tidings.spark.sweep import sweep_points
+
+        return sweep_points(function, grid, out=str(runs), spark=session("tidings reproduce"), progress=progress)
+
+    return sweep
 
 
 def _load(file: str) -> ModuleType:

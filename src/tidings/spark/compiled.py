@@ -30,7 +30,7 @@ from tidings.matching.base import Matcher
 from tidings.model.filter import FAILS, names
 from tidings.spark.session import is_local
 from tidings.spark.subscriptions import Problem, parsed
-from tidings.spark.worker import ENDLESS_US, SUFFIXES, Part, Shard, Snapshot
+from tidings.spark.worker import ENDLESS_US, SUFFIXES, Part, Shard, Snapshot, find_file, mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ class Compiler:
         self.problems: list[Problem] = []
         self.attributes: dict[str, None] = {}  # that any filter asks for
         self.id_type = pa.string()
-        self._shards = shards
+        self.shards = shards  # as asked for
         self._states: list[_ShardState] = []
         self._homes: dict[str, int] = {}
         self._ship = not (folder or is_local(spark.sparkContext.master))
@@ -130,7 +130,7 @@ class Compiler:
         """Compile a whole table (in the normal form of `subscriptions.py`)."""
         self.problems.clear()
         self.id_type = table.schema.field("id").type
-        count = self._shards or self._shards_for(table)
+        count = self.shards or self._shards_for(table)
         make = catalog.matcher(self.engine)
         self._states = [_ShardState(lambda: make(self.missing)) for _ in range(count)]
         rows = self._rows(table)
@@ -143,6 +143,35 @@ class Compiler:
             for state, items in zip(self._states, usable, strict=True):
                 self._fill(state.base, items)
         self._made = None
+
+    def whole_parts(self) -> list[Part] | None:
+        """The files that hold everything; None while some of it is in deltas."""
+        shards = self.snapshot.shards
+        return None if any(shard.delta for shard in shards) else [shard.base for shard in shards]
+
+    def adopt(
+        self,
+        parts: Sequence[Part],
+        id_type: str,
+        homes: Sequence[str],
+        attributes: Iterable[str],
+        problems: Iterable[Problem],
+    ) -> None:
+        """Take what was compiled before, from files in the folder."""
+        self.problems[:] = problems
+        self.id_type = pa.int64() if id_type == str(pa.int64()) else pa.string()
+        self._homes = {home: number for number, home in enumerate(homes)}
+        self.attributes = dict.fromkeys(attributes)
+        make = catalog.matcher(self.engine)
+        self._states = [_ShardState(lambda: make(self.missing)) for _ in parts]
+        for state, part in zip(self._states, parts, strict=True):
+            state.base.engine = make.load(mapped(find_file(self.folder, f"{part.name}.engine")))
+            terms = pa.ipc.open_file(pa.memory_map(find_file(self.folder, f"{part.name}.arrow"))).read_all()
+            rows = map(_Row, *(terms[name].to_pylist() for name in _Row._fields))
+            state.base.rows = {str(row.id): row for row in rows if row.id is not None}
+            state.part, state.slots = part, state.base.engine.slots.copy()
+            self._shipped(part.name)
+        self._snapshot([None] * len(parts))
 
     def change(self, added: pa.Table, removed: Iterable[Any]) -> Snapshot:
         """Add or replace the rows of `added` and forget `removed`. A row that cannot be used changes nothing."""
@@ -237,11 +266,13 @@ class Compiler:
         with pa.OSFile(str(files[1]), "wb") as sink, pa.ipc.new_file(sink, terms.schema) as file:
             file.write_table(terms.combine_chunks())
         files[2].write_bytes(np.empty(0, np.int64).tobytes() if dead is None else dead.tobytes())
-        if self._ship:
-            for path in files:
-                self.spark.sparkContext.addFile(str(path))
-        self._written.append(name)
+        self._shipped(name)
         return Part(name, len(buffer)), seen.slots
+
+    def _shipped(self, name: str) -> None:
+        self._written.append(name)
+        for path in Path(self.folder).glob(f"{name}.*") if self._ship else ():
+            self.spark.sparkContext.addFile(str(path))
 
     def _snapshot(self, shards: Sequence[Shard | None]) -> Snapshot:
         full = []

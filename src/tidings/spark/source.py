@@ -1,8 +1,8 @@
 """The event log as a Spark source and sink: `spark.readStream.format("tidings").load(path)`, `writeStream.format("tidings")`.
 
-A broker's store is read like a log. Options: `path`; reading: `startingOffset` (an offset, `earliest` or `latest`), `maxEventsPerTrigger`, `partitions`; writing:
-`writer`, a name that makes what a query writes recognisable, so that a micro-batch that Spark repeats after a crash is in the log
-once. Batches travel as Arrow in both directions.
+A broker's store is read like a log. Options: `path`; reading: `startingOffset` (an offset, `earliest` or `latest`),
+`maxEventsPerTrigger`, `partitions`; writing: `writer`, a name that makes what a query writes recognisable, so that a micro-batch
+that Spark repeats after a crash is in the log once. Batches travel as Arrow in both directions.
 """
 
 import secrets

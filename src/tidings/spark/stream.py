@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from tidings.errors import InvalidInput
 from tidings.model.event import MAX_ID_LENGTH
 from tidings.spark import links as link_tables
+from tidings.spark import saved
 from tidings.spark.compiled import SHARE_BYTES, Compiler
 from tidings.spark.faults import fail_point
 from tidings.spark.journal import COMMITS, PLANS, Commit, Identity, Journal, Plan, now_us
@@ -106,7 +107,10 @@ class Pipeline:
         )
         self.version = self._first_version() if there else 1
         change = self.table.difference(rows) if there and rows is not None else None
-        self.compiler.load(self.table.read(self.version) if there else rows)
+        if there:
+            saved.load(self.compiler, self.table, self.version)
+        else:
+            self.compiler.load(rows)
         found = list(self.compiler.problems)
         if change is not None:
             list(parsed(change.put, found))
@@ -117,11 +121,14 @@ class Pipeline:
         # All is checked: from here on things are written.
         self.journal.claim(identity)
         for left in ("_staging", "_compiled"):  # by runs that died
-            self.out.delete(left)
+            for run in self.out.names(left):
+                if run != self.run:
+                    self.out.delete(f"{left}/{run}")
         if not there:
             SubscriptionTable.create(identity.subscriptions, rows)
         elif change is not None and (len(change.put) or change.removed):
             self.table.change(change.put, change.removed)
+        saved.save(self.compiler, self.table, self.version)
 
     def _first_version(self) -> int:
         """That of a batch which was planned and not finished, else the newest."""

@@ -4,7 +4,8 @@
 
 Each cell writes its result as one Parquet file when it is done, so a sweep that was stopped goes on where it was, and several
 machines can share one. The function runs on the executors: it must be importable there, and return a dict of numbers and strings
-or a list of them.
+or a list of them. `sweep_points` does the same for a function from one msgspec struct to another, at any points; what other code
+computed is not taken for its result.
 """
 
 import hashlib
@@ -15,11 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_type_hints
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidings.compiled import digest
 from tidings.errors import InvalidInput
 from tidings.spark.place import Place
 
@@ -30,6 +34,16 @@ SEED = "seed"
 Cell = dict[str, Any]
 Result = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _POLL_S = 0.5
+_CODE = (
+    "broker",
+    "language",
+    "matching",
+    "membership",
+    "model",
+    "overlay",
+    "scheduling",
+    "sim",
+)  # that results depend on
 
 
 def cells(grid: Mapping[str, Sequence[Any]], seeds: Iterable[int]) -> list[Cell]:
@@ -69,6 +83,33 @@ def sweep(
     elif missing:
         _on_spark(spark, task, missing, place, lambda: tell(_count(place, wanted), len(wanted)))
     return results(out, wanted)
+
+
+def sweep_points(
+    function: Callable[[Any], Any],
+    points: Sequence[Any],
+    *,
+    out: str,
+    spark: "SparkSession | None" = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Any]:
+    """The function at every point, in their order; points and results are structs, as the function's annotations say."""
+    named = [f"{function.__module__}:{function.__qualname__}"]
+    texts = [msgspec.msgpack.encode(point).hex() for point in points]
+    grid = {"function": named, "code": [digest(_CODE)], "point": list(dict.fromkeys(texts))}
+    table = sweep(_at_point, grid, out=out, spark=spark, progress=progress)
+    kind = get_type_hints(function)["return"]
+    found = dict(zip(table["point"].to_pylist(), table["result"].to_pylist(), strict=True))
+    return [msgspec.msgpack.decode(bytes.fromhex(found[text]), type=kind) for text in texts]
+
+
+def _at_point(function: str, code: str, point: str, seed: int) -> dict[str, Any]:
+    module, _, name = function.partition(":")
+    called = getattr(import_module(module), name)
+    (kind,) = (hint for argument, hint in get_type_hints(called).items() if argument != "return")
+    result = called(msgspec.msgpack.decode(bytes.fromhex(point), type=kind))
+    plain = {name: value for name, value in msgspec.to_builtins(result).items() if isinstance(value, int | float | str)}
+    return {**plain, "result": msgspec.msgpack.encode(result).hex()}
 
 
 def results(out: str, wanted: Sequence[Cell] | None = None) -> pa.Table:

@@ -7,6 +7,7 @@ are memory-mapped: all workers of a host share one copy.
 Memory is bounded by CHUNK_PAIRS: a batch is cut so that about so many pairs are held at a time.
 """
 
+import gc
 import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidings.broker import catalog
-from tidings.language import parse
 from tidings.matching.base import Matcher
-from tidings.model.subscription import Subscription
 from tidings.model.value import TYPE
 from tidings.spark.layout import Layout
 
@@ -111,7 +110,9 @@ def mapped(path: str) -> memoryview:
 
 @lru_cache(maxsize=4)
 def _engine(kind: str, folder: str, name: str) -> Matcher:
-    return catalog.matcher(kind).load(mapped(find_file(folder, f"{name}.engine")))
+    engine = catalog.matcher(kind).load(mapped(find_file(folder, f"{name}.engine")))
+    gc.freeze()  # Spark's workers collect garbage after every task, and an engine is none
+    return engine
 
 
 @lru_cache(maxsize=4)
@@ -171,13 +172,6 @@ def _joined(terms: list[Terms]) -> Terms:
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def warm(kind: str) -> None:
-    """Have the engine's kernels in memory before the first task."""
-    engine = catalog.matcher(kind)()
-    engine.add(Subscription("warm", "warm", parse("a = 1 AND b > 2")))
-    type(engine).load(engine.snapshot()).match_batch({"a": np.array([1.0]), "b": np.array([3.0])})
 
 
 def attributes(batch: pa.RecordBatch, layout: Layout, type: str | None) -> dict[str, Any]:
