@@ -190,7 +190,9 @@ class Store(Reader):
                     journal.append((self._ids.get(record.event, 0), record))
                 elif isinstance(record, s.EventRecord):
                     self._remember(record.event.id, next_event)
-                    events.append((next_event, due_s(record.event), bodies[number] if bodies else encode_record(record)))
+                    events.append(
+                        (next_event, due_s(record.event), bodies[number] if bodies else encode_record(record))
+                    )
                     next_event += 1
                 else:
                     journal.append((next_event, record))
