@@ -27,7 +27,7 @@ FORCE:
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/warm ## a short tour on the embedded bus
+demo: .venv/warm .venv/spark ## the whole system for a minute: brokers, a market, Spark
 	@$(BIN)/tidings demo $(ARGS)
 
 test: .venv/warm .venv/spark ## format, lint, types and tests (ARGS="-k name" goes to pytest)

@@ -25,9 +25,9 @@ def run(scenario: Callable[[], Coroutine[Any, Any, Any]], patience_s: float = 2 
     return asyncio.run(asyncio.wait_for(scenario(), patience_s))
 
 
-async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
+async def eventually(condition: Callable[[], Any], what: str = "", patience_s: float = PATIENCE_S) -> Any:
     """Waits for a condition, bounded."""
-    limit_s = time.monotonic() + PATIENCE_S
+    limit_s = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < limit_s, f"this never came true: {what or condition}"
         await asyncio.sleep(0.005)

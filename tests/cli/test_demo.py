@@ -1,4 +1,4 @@
-"""`tidings demo` tells the paper's example, and its market obeys the conservation law."""
+"""`tidings demo --embedded` tells the paper's example, and its market obeys the conservation law."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Run = Callable[..., Any]
 
 
 def test_it_is_readable(command: Run) -> None:
-    done = command("demo")
+    done = command("demo", "--embedded")
     assert (done.code, done.err) == (0, "")
     for part in (
         "subscribe  symbol = 'LEGEND' AND change > 1; within 40 s, worth 1.5, else -0.15",
@@ -22,7 +22,7 @@ def test_it_is_readable(command: Run) -> None:
 
 
 def test_every_matched_delivery_has_its_account(tidings: Run) -> None:
-    runs = [json.loads(tidings("demo", "--json", "--seed", "7").out)["market"] for _ in range(2)]
+    runs = [json.loads(tidings("demo", "--embedded", "--json", "--seed", "7").out)["market"] for _ in range(2)]
     for market in runs:
         for tally in (market["ledger"], *market["groups"].values()):
             ends = [tally[account] for account in ("on_time", "late", "expired", "undeliverable", "pending")]
@@ -38,6 +38,6 @@ def test_every_matched_delivery_has_its_account(tidings: Run) -> None:
 
 
 def test_unknown_names(tidings: Run) -> None:
-    done = tidings("demo", "--engine", "magic")
+    done = tidings("demo", "--embedded", "--engine", "magic")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("tidings: unknown matching engine 'magic'")

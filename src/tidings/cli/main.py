@@ -16,7 +16,7 @@ from tidings.cli import (
     bench,
     bench_bus,
     bench_spark,
-    demo,
+    edge,
     explain,
     ledger,
     match,
@@ -29,6 +29,7 @@ from tidings.cli import (
     warm,
 )
 from tidings.cli.output import READER_GONE, fail
+from tidings.cli.system import command as system
 from tidings.errors import TidingsError
 
 _HELP = """Content-based publish/subscribe with deadlines.
@@ -108,9 +109,10 @@ def options(
 
 app.command("explain", help=explain.HELP)(explain.explain)
 app.command("match", help=match.HELP)(match.match)
-app.command("demo", help=demo.HELP)(demo.demo)
+app.command("demo", help=system.HELP)(system.demo)
 app.command("warm", help=warm.HELP)(warm.warm)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
+pipeline.app.command("edge", help=edge.HELP)(edge.edge)
 app.add_typer(pipeline.app, name="pipeline")
 app.command("serve", help=serve.HELP)(serve.serve)
 app.add_typer(network.app, name="network")

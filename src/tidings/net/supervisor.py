@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidings.errors import ConfigError, NetworkError
-from tidings.net.config import NetworkConfig
+from tidings.net.config import SPARK, NetworkConfig
 from tidings.net.dialer import back_off_s
 
 _STEADY_S = 10.0  # a process that ran so long has started well
@@ -33,6 +33,9 @@ def run_file(network_file: str | Path) -> Path:
 
 
 def command(file: str, broker: str) -> list[str]:
+    """Of a broker, or of the pipeline that matches for all of them."""
+    if broker == SPARK:
+        return [sys.executable, "-m", "tidings", "pipeline", "edge", file]
     return [sys.executable, "-m", "tidings", "serve", file, "--broker", broker]
 
 
@@ -62,6 +65,8 @@ class Supervisor:
         self.network, self._told = network, told
         away = set(elsewhere(network))
         self.brokers = [name for name in network.brokers if name not in away]
+        if network.matching == SPARK and next(iter(network.brokers)) not in away:  # once: where the first broker lives
+            self.brokers.append(SPARK)
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.restarts = dict.fromkeys(self.brokers, 0)
         self._chance = random.Random()

@@ -1,0 +1,1 @@
+"""`tidings demo`: live brokers, a market and Spark, from the first quote to the last account."""
