@@ -31,7 +31,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(reproduce, "_load", loaded)
 
     def run(*arguments: str):
-        return CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path / "out")])
+        return CliRunner().invoke(app, ["reproduce", *arguments, "--no-spark", "--out", str(tmp_path / "out")])
 
     return run
 
