@@ -195,7 +195,8 @@ class BoxTree(Matcher):
             # Who holds the view keeps the slots that it finds from being given to others.
             view, version = self._index.view, self._fields.version
             slots = self.find(self.encode(attributes))
-            slots.sort()
+            if len(slots) > 1:
+                slots.sort()
             found = self.ids.names(slots)
             del view
             if version == self._fields.version:
