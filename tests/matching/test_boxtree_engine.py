@@ -173,7 +173,6 @@ def test_dimensions_made_after_loading() -> None:
     assert sorted(loaded.match_region(region)) == ["a", "b"]
 
 
-@pytest.mark.soak
 def test_every_match_sees_one_set() -> None:
     """One thread keeps exactly one or two neighbours of a row alive; whoever matches must see just that, whatever merges do."""
     engine = BoxTree()

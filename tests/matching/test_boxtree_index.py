@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from boxtree_oracle import EVERYTHING, Box, Range, World, meets, pairs, point, rows
+from tidings.matching.boxtree.batch import match_all
 from tidings.matching.boxtree.index import BoxIndex
-from tidings.matching.boxtree.rows import FAILS, IS_ZERO, PAIR_BYTES, PASSES
+from tidings.matching.boxtree.rows import FAILS, IS_ZERO, PAIR_BYTES, PASSES, TAG_SHIFT
+from tidings.matching.boxtree.scratch import Scratch
 
 
 def no_doubt(slots: np.ndarray, context: None) -> np.ndarray:
@@ -338,3 +340,17 @@ def test_without_maintenance_everything_is_found() -> None:
         pair.add([{0: point(float(k % 100)), 1: Range(float(k), math.inf)}])
     assert len(pair.index.view.deltas) == 5
     assert pair.check({0: point(7.0), 1: point(3_000.0)}) > 0
+
+
+def test_a_batch_does_not_look_at_dimensions_made_after_it_began() -> None:
+    """It has room for those that it knows; the delta that it reads may get a column of a later one meanwhile."""
+    pair = Pair(1)
+    slot = pair.add([{0: point(1.0)}])
+    index = pair.index
+    _view, table, _alive = index._captured()
+    absent = index._absent_entries()
+    later = 1 << 30  # so far out that reading there cannot go unnoticed
+    index.add(index.claim(), [([(0.0, 1.0, later << TAG_SHIFT)], False)])
+    event = np.frombuffer(pairs({0: point(1.0)}), np.int64).copy()
+    events, slots = match_all(table, absent, Scratch(index._root), event, np.array([0, 1]))
+    assert (events.tolist(), slots.tolist()) == ([0], [slot])

@@ -302,8 +302,10 @@ def match_delta(table: Longs, base: int, work: Longs, found: Any) -> Any:
         for column in range(block * d.COLUMNS, block * d.COLUMNS + used[block]):
             if mask == 0:
                 break
-            entry = np.int64(where[np.int64(dims[column])])
-            p = column * 2 * LANES
+            dim = np.int64(dims[column])
+            if dim >= work[ROOM_DIMS]:  # came after this batch began, so it is a column of later lanes
+                break
+            entry, p = np.int64(where[dim]), column * 2 * LANES
             mask &= within(keys, p, p + LANES, key_high[entry], key_low[entry])
         passed = mask
         while passed != 0:
