@@ -13,8 +13,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +24,7 @@ from tidings.matching.base import Matcher
 from tidings.matching.scan import Scan
 from tidings.matching.workloads import Workload
 from tidings.model.subscription import Subscription
+from tidings.sim.sweep import worker_pool
 
 ENGINES: dict[str, type[Matcher]] = {**MATCHERS, Scan.name: Scan}
 
@@ -86,7 +85,7 @@ def measure_all(
         reference: Measured | None = None
         for engine in engines:
             progress(f"{engine} on {workload}, {count:,} subscriptions")
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            with worker_pool(1) as process:
                 measured = process.submit(measure, engine, workload, count, budget_s, seed).result()
             reference = reference or measured
             _compare(reference, measured)

@@ -6,6 +6,7 @@ the grid point that replays it.
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
@@ -31,7 +32,7 @@ def sweep(
                 progress(number, len(grid))
         return results
     done: dict[int, Result] = {}
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         places = {pool.submit(function, point): place for place, point in enumerate(grid)}
         for future in as_completed(places):
             place = places[future]
@@ -43,3 +44,19 @@ def sweep(
             if progress is not None:
                 progress(len(done), len(grid))
     return [done[place] for place in range(len(grid))]
+
+
+def worker_pool(workers: int) -> ProcessPoolExecutor:
+    """New processes that end with this one, also if it is killed while they work."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _end_with_parent)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
