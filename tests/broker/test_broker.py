@@ -1,5 +1,6 @@
 """The broker as a machine: inputs in, effects out, no clock and no I/O."""
 
+import msgspec
 import pytest
 
 from tidings.broker import broker as module
@@ -141,6 +142,20 @@ def test_subscribing_again_under_the_same_id_replaces(rig):
     rig.receive("alice", m.Subscribe(2, Subscription("s", "alice", parse("symbol = 'OTHER'"))))
     rig.receive("bob", m.Publish(3, EVENT))
     assert rig.tally.matched == 0
+
+
+def test_another_note_is_kept_and_what_waits_goes_on_waiting(rig, monkeypatch):
+    told = []
+    monkeypatch.setattr(rig.broker.overlay, "subscribed", lambda subscription, now: told.append(subscription) or [])
+    rig.receive("bob", m.Publish(1, EVENT))
+    noted = msgspec.structs.replace(SUBSCRIPTION, note="call me")
+    (kept,) = only(rig.receive("alice", m.Subscribe(2, noted), 1), s.Store)
+    assert kept.records == (s.SubscriptionRecord(noted),)
+    assert rig.broker.subscriptions["s"].note == "call me"
+    assert only(rig(s.LinkReady("alice"), 2), s.Deliver)
+    assert not told
+    rig.receive("bob", m.Subscribe(3, msgspec.structs.replace(noted, id="t", subscriber="bob")), 3)
+    assert [subscription.note for subscription in told] == [""], "notes stay with the broker"
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,16 @@ class Broker(Peers):
     def _carry_out(self, request: m.Request, now: float) -> str:
         match request:
             case m.Subscribe(_, subscription):
-                if subscription.id in self.subscriptions:
+                known = self.subscriptions.get(subscription.id)
+                if known is not None and known.public == subscription.public:
+                    self.registry.note(subscription)
+                    self._resume(subscription, now)
+                    return subscription.id
+                if known is not None:
                     self._forget(subscription.id, UNSUBSCRIBED, now)
                 self.registry.add(subscription)
                 self._attach(subscription)
-                self._effects += self.overlay.subscribed(subscription, now)
+                self._effects += self.overlay.subscribed(subscription.public, now)
                 return subscription.id
             case m.Unsubscribe(_, id):
                 if id in self.subscriptions:
@@ -287,7 +292,7 @@ class Broker(Peers):
         self.registry.add_all(subscriptions)
         for subscription in subscriptions:
             self._attach(subscription)
-            self._effects += self.overlay.subscribed(subscription, now)
+            self._effects += self.overlay.subscribed(subscription.public, now)
         return self._effects
 
     def rematch(self, event: Event, now: float) -> list[s.Effect]:

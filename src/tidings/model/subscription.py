@@ -21,6 +21,7 @@ from tidings.model.filter import (
 from tidings.model.value import TYPE, is_text
 
 MAX_TYPES = 1_000
+MAX_NOTE_LENGTH = 2_000_000
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -34,10 +35,13 @@ class Subscription(msgspec.Struct, frozen=True):
     price: float = 1.0
     penalty: float = 0.0
     durable: bool = False  # it goes on while its subscriber is away
+    note: str = ""  # what its subscriber wants to be kept with it; other brokers are not told
 
     def __post_init__(self) -> None:
         _check_texts("subscription", self.id, self.subscriber, self.types)
         check_limits(self.filter)
+        if len(self.note) > MAX_NOTE_LENGTH or not is_text(self.note):
+            raise InvalidSubscription(f"note: expected text of at most {MAX_NOTE_LENGTH:,} characters")
         if not self.deadline_s > 0:
             raise InvalidSubscription(f"deadline_s {self.deadline_s!r}: expected a positive number of seconds")
         for what, amount in (("price", self.price), ("penalty", self.penalty)):
@@ -48,6 +52,11 @@ class Subscription(msgspec.Struct, frozen=True):
     def condition(self) -> Filter:
         """The filter together with the demand on the event's type: what an engine indexes."""
         return _with_types(self.types, self.filter)
+
+    @property
+    def public(self) -> "Subscription":
+        """Without its note."""
+        return msgspec.structs.replace(self, note="") if self.note else self
 
 
 class Advertisement(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidings.errors import InvalidInput
-from tidings.model.filter import EVERYTHING
 from tidings.model.subscription import Subscription
 from tidings.net.gateway.cloudevents import MAX_TEXT, SOURCE
 from tidings.net.gateway.filters import Dialect, wanted
@@ -77,6 +76,7 @@ def subscription_of(resource: Resource) -> Subscription:
             config.price,
             config.penalty,
             durable=True,
+            note=msgspec.json.encode(resource).decode(),
         )
     except InvalidInput as error:
         raise from_error(error) from None
@@ -106,15 +106,5 @@ def _check_sink(resource: Resource) -> None:
 
 
 def resource_of(subscription: Subscription) -> Resource:
-    """What can be told of a subscription that only the broker remembers."""
-    return Resource(
-        subscription.id,
-        UNSET,
-        subscription.types or UNSET,
-        config=Config(
-            subscription.deadline_s if subscription.deadline_s < math.inf else UNSET,
-            subscription.price,
-            subscription.penalty,
-            "" if subscription.filter == EVERYTHING else str(subscription.filter),
-        ),
-    )
+    """What `subscription_of` was given."""
+    return msgspec.json.decode(subscription.note, type=Resource)

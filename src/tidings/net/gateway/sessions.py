@@ -13,7 +13,6 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +22,6 @@ from tidings.model import message as m
 from tidings.model.event import Event
 from tidings.net.gateway.line import Line
 from tidings.net.gateway.problems import Problem
-from tidings.net.gateway.registry import FILE, Registry
 from tidings.net.gateway.resources import LINE, Resource, resource_of, subscription_of
 from tidings.net.gateway.webhook import Tally, Webhook
 from tidings.net.runtime import Runtime
@@ -148,8 +146,6 @@ class Sessions:
         self._runtime = runtime
         self.tally = Tally()
         self._sessions: dict[str, Session] = {}
-        store = runtime.config.store
-        self._registry = Registry(Path(store) / FILE if store and "://" not in store else None)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -170,15 +166,14 @@ class Sessions:
 
     async def start(self) -> None:
         """Those that the broker has kept go on."""
-        known = {s.id: s for s in self._runtime.broker.subscriptions.values() if s.subscriber == LINE + s.id}
-        resources = await self._registry.load(set(known))
-        for id, subscription in known.items():
+        subscriptions = self._runtime.broker.subscriptions.values()
+        for subscription in [each for each in subscriptions if each.subscriber == LINE + each.id]:
             try:
-                session = Session(self._runtime, resources.get(id) or resource_of(subscription), self.tally)
-            except Problem as problem:
-                log.error("subscription %s cannot be served over HTTP: %s", id, problem)
+                session = Session(self._runtime, resource_of(subscription), self.tally)
+            except (Problem, msgspec.DecodeError) as problem:
+                log.error("subscription %s cannot be served over HTTP: %s", subscription.id, problem)
                 continue
-            self._sessions[id] = session
+            self._sessions[session.id] = session
             await session.serve()
 
     async def stop(self) -> None:
@@ -219,13 +214,10 @@ class Sessions:
                 await self._settle(session)
             except BaseException:
                 session.resource, session.subscription = before
-                await self._registry.put(session.resource)
                 raise
         return session
 
     async def _settle(self, session: Session) -> None:
-        """First what the broker does not know, then what it does: when it confirms, both are safe."""
-        await self._registry.put(session.resource)
         try:
             await session.ask(lambda number: m.Subscribe(number, session.subscription))
         except InvalidSubscription as error:
@@ -243,7 +235,6 @@ class Sessions:
                 await session.rest()
                 with contextlib.suppress(UnknownName):  # the broker has forgotten it by itself
                     await session.ask(lambda number: m.Unsubscribe(number, id))
-                await self._registry.remove(id)
             except BaseException:
                 session.ended = False
                 await session.serve()
