@@ -25,7 +25,7 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
     try:
         message = _decoder.decode(data)
         if isinstance(message, _WITH_EVENT) and not _is_plain(message.event):
-            return msgspec.structs.replace(message, event=_through_the_door(message.event))
+            return msgspec.structs.replace(message, event=through_the_door(message.event))
         return message
     except RecursionError:
         raise CodecError("a message is nested too deeply") from None
@@ -55,8 +55,8 @@ def _is_plain(event: Event) -> bool:
     )
 
 
-def _through_the_door(event: Event) -> Event:
-    """MessagePack has no sets: an array is one."""
+def through_the_door(event: Event) -> Event:
+    """An event that was decoded, checked. MessagePack has no sets: an array is one."""
     return checked_event(
         event.id,
         event.attributes,

@@ -19,7 +19,6 @@ import math
 from typing import NamedTuple
 
 from tidings.compiled import inner, kernel
-from tidings.errors import InvalidInput
 from tidings.scheduling.base import DEFAULT_CAPACITY, Item
 from tidings.scheduling.delay import Link, chance
 from tidings.scheduling.ranked import (
@@ -38,6 +37,7 @@ from tidings.scheduling.ranked import (
     WAITS,
     Floats,
     Ranked,
+    check_shares,
     settle,
 )
 from tidings.scheduling.rate import PER_KB
@@ -154,9 +154,7 @@ class Mtep(Ranked):
         figure5: bool = False,
     ) -> None:
         super().__init__(link, capacity)
-        for what, value in (("weight", weight), ("epsilon", epsilon)):
-            if not 0.0 <= value <= 1.0:
-                raise InvalidInput(f"{what} {value!r}: expected a number from 0 to 1")
+        check_shares(weight=weight, epsilon=epsilon)
         self.weight, self.epsilon, self.figure5 = float(weight), float(epsilon), figure5
 
     def figures(self, item: Item, now: float) -> Figures:

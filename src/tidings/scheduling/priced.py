@@ -28,7 +28,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from tidings.compiled import inner, kernel
-from tidings.errors import InvalidInput
 from tidings.scheduling.base import DEFAULT_CAPACITY, QUEUE_FULL, Dropped, Item, without
 from tidings.scheduling.delay import Link, chance
 from tidings.scheduling.prices import LINK, MARK, PARENT
@@ -52,6 +51,7 @@ from tidings.scheduling.ranked import (
     Floats,
     Integers,
     Ranked,
+    check_shares,
     settle,
 )
 from tidings.scheduling.rate import PER_KB
@@ -224,10 +224,7 @@ class Priced(Ranked):
         epsilon: float = 0.04,
     ) -> None:
         super().__init__(link, capacity)
-        settings = {"patience": patience, "share": share, "step": step, "wait": wait, "epsilon": epsilon}
-        for what, value in settings.items():
-            if not 0.0 <= value <= 1.0:
-                raise InvalidInput(f"{what} {value!r}: expected a number from 0 to 1")
+        check_shares(patience=patience, share=share, step=step, wait=wait, epsilon=epsilon)
         self.patience, self.share, self.epsilon = float(patience), float(share), float(epsilon)
         self.step, self.wait = step, wait
         self._endless: deque[Item] = deque()

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.compiled import direct, inner, kernel
+from tidings.errors import InvalidInput
 from tidings.scheduling.base import (
     DEADLINE_PASSED,
     DEFAULT_CAPACITY,
@@ -270,3 +271,9 @@ class Ranked(Scheduler):
         self._items.clear()
         self._front, self._back = [], []
         self._waiting = self._end = self._node_end = 0
+
+
+def check_shares(**settings: float) -> None:
+    for what, value in settings.items():
+        if not 0.0 <= value <= 1.0:
+            raise InvalidInput(f"{what} {value!r}: expected a number from 0 to 1")

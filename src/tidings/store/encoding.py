@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from tidings.errors import InvalidInput, StoreError
-from tidings.model.event import Event, checked_event
+from tidings.model.codec import through_the_door
+from tidings.model.event import Event
 from tidings.model.step import AccountRecord, CopyRecord, EventRecord, Record
 from tidings.store.accounts import ACCOUNTS
 
@@ -48,7 +49,7 @@ def check_account(record: AccountRecord) -> None:
 def decode_event(body: bytes) -> Event:
     """MessagePack has no sets, so an event comes in through the door again."""
     try:
-        return _through_the_door(_event.decode(body))
+        return through_the_door(_event.decode(body))
     except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"the store holds an event that cannot be read: {error}") from None
 
@@ -61,22 +62,9 @@ def is_copied(body: bytes) -> bool:
 def decode_copy(body: bytes) -> CopyRecord:
     try:
         copy = _copy.decode(body)
-        return msgspec.structs.replace(copy, event=_through_the_door(copy.event))
+        return msgspec.structs.replace(copy, event=through_the_door(copy.event))
     except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"the store holds a copy that cannot be read: {error}") from None
-
-
-def _through_the_door(event: Event) -> Event:
-    return checked_event(
-        event.id,
-        event.attributes,
-        event.type,
-        timestamp_s=event.timestamp_s,
-        timeout_s=event.timeout_s,
-        data=event.data,
-        content_type=event.content_type,
-        size_kb=event.size_kb,
-    )
 
 
 def decode_journal(body: bytes) -> list[tuple[int, Record]]:
