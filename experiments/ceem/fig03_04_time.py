@@ -3,21 +3,17 @@
 As in the paper: both settings of Table 1, inserted one by one into an engine that is never rebuilt. We measure CPU time of the
 thread, and add our own engine. The paper's machine (a Pentium 4) and its curves are lost; its claims are in words.
 
-    python experiments/ceem/fig03_04_time.py [--out out] [--quick]
+    tidings reproduce ceem.fig03 [--quick] [--json]
 """
 
-import argparse
-import csv
-import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tidings.cli.bench_match import ENGINES
-from tidings.cli.output import print_table
+from tidings.cli.figure import save, telling
 from tidings.matching.base import Matcher
 from tidings.matching.workloads import Workload
 from tidings.model.event import Event
@@ -34,29 +30,21 @@ SEED = 1
 Row = dict[str, Any]
 
 
-def run(out_dir: Path, quick: bool = False, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+def run(out_dir: Path, quick: bool = False) -> dict[str, Any]:
     """Measure, and write data and picture into a folder; returns the rows and what they say about the claims."""
     step, last, events = (QUICK_STEP, QUICK_LAST, QUICK_EVENTS) if quick else (STEP, LAST, EVENTS)
     rows: list[Row] = []
+    progress = telling(NAME)
     for setting in SETTINGS:
         workload = Workload(setting, last, SEED)
         subscriptions, published = list(workload.subscriptions()), workload.events(events)
         for name in COMPARED:
-            if name not in ENGINES:
-                continue
             _grow(ENGINES[name](), subscriptions[: step // 10], published, step // 10)  # compiles the kernels
-            for row in _grow(ENGINES[name](), subscriptions, published, step):
-                rows.append({"setting": setting, "engine": name, **row})
-                if progress:
-                    progress(f"{setting} {name} {row['subscriptions']:,}")
+            grown = _grow(ENGINES[name](), subscriptions, published, step)
+            rows += [{"setting": setting, "engine": name, **row} for row in grown]
+            progress(len(rows), len(SETTINGS) * len(COMPARED) * (last // step))
     result = {"rows": rows, "claims": _claims(rows)}
-    out_dir.mkdir(parents=True, exist_ok=True)
-    (out_dir / f"{NAME}.json").write_text(json.dumps(result, indent=1), "utf-8")
-    with (out_dir / f"{NAME}.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    _draw(rows, out_dir / f"{NAME}.png")
+    save(out_dir, NAME, result, rows, lambda figure: _draw(figure, rows))
     return result
 
 
@@ -106,16 +94,21 @@ def _claims(rows: list[Row]) -> dict[str, Any]:
     return claims
 
 
-def _draw(rows: list[Row], file: Path) -> None:
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print("no picture: pip install 'tidings[plot]' brings matplotlib")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def tables(result: dict[str, Any]) -> list[tuple[str, list[str], list[list[object]]]]:
+    rows, claims = result["rows"], result["claims"]
+    return [
+        ("CPU seconds", list(rows[0]), [list(row.values()) for row in rows]),
+        (
+            "The curves",
+            ["curve", "us per 1,000 subscriptions", "R squared", "at the last"],
+            [[curve, *numbers.values()] for curve, numbers in claims.items()],
+        ),
+    ]
 
-    figure, panels = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
+
+def _draw(figure: Any, rows: list[Row]) -> None:
+    figure.set_size_inches(10, 7)
+    panels = figure.subplots(2, 2)
     for line, (setting, title) in zip(panels, SETTINGS.items(), strict=True):
         for panel, what, label in zip(line, ("insert_s", "match_s"), ("insertion", "matching"), strict=True):
             for name in dict.fromkeys(row["engine"] for row in rows):
@@ -124,19 +117,3 @@ def _draw(rows: list[Row], file: Path) -> None:
             panel.set(title=f"{title}: {label}", xlabel="subscriptions", ylabel="CPU seconds", yscale="log")
             panel.grid(alpha=0.3)
     panels[0][0].legend()
-    figure.savefig(file, dpi=130)
-    pyplot.close(figure)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
-    measured = run(arguments.out, arguments.quick)
-    columns = list(measured["rows"][0])
-    print_table(columns, [[row[column] for column in columns] for row in measured["rows"]])
-    print_table(
-        ["curve", "us per 1,000", "R squared", "at the last"],
-        [[curve, *numbers.values()] for curve, numbers in measured["claims"].items()],
-    )

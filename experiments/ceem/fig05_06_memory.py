@@ -3,18 +3,14 @@
 The paper shows tree and CEEM only and reads the memory of the whole process; we count the bytes of the engines' arrays, and add
 counting and our own engine. The paper's tree was built once per subscription; ours is one tree for all, see matching/tree.py.
 
-    python experiments/ceem/fig05_06_memory.py [--out out] [--quick]
+    tidings reproduce ceem.fig05 [--quick] [--json]
 """
 
-import argparse
-import csv
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tidings.cli.bench_match import ENGINES
-from tidings.cli.output import print_table
+from tidings.cli.figure import save, telling
 from tidings.matching.workloads import Workload
 
 NAME = "ceem_fig05_06"
@@ -27,14 +23,13 @@ SEED = 1
 Row = dict[str, Any]
 
 
-def run(out_dir: Path, quick: bool = False, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+def run(out_dir: Path, quick: bool = False) -> dict[str, Any]:
     """Measure, and write data and picture into a folder; returns the rows and what they say about the claims."""
     step, last = (QUICK_STEP, QUICK_LAST) if quick else (STEP, LAST)
     rows: list[Row] = []
+    progress = telling(NAME)
     for setting in SETTINGS:
         for name in COMPARED:
-            if name not in ENGINES:
-                continue
             for count in range(step, last + 1, step):
                 # All at once: arrays that grew by doubling would show the doubling, not the engine.
                 workload, engine = Workload(setting, count, SEED), ENGINES[name]()
@@ -52,34 +47,19 @@ def run(out_dir: Path, quick: bool = False, progress: Callable[[str], None] | No
                         "bytes_per_subscription": round(size / count, 1),
                     }
                 )
-                if progress:
-                    progress(f"{setting} {name} {count:,}")
+                progress(len(rows), len(SETTINGS) * len(COMPARED) * (last // step))
     claims = {
         f"{row['setting']} {row['engine']}": row["bytes_per_subscription"]
         for row in rows
         if row["subscriptions"] == last
     }
     result = {"rows": rows, "claims": claims}
-    out_dir.mkdir(parents=True, exist_ok=True)
-    (out_dir / f"{NAME}.json").write_text(json.dumps(result, indent=1), "utf-8")
-    with (out_dir / f"{NAME}.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    _draw(rows, out_dir / f"{NAME}.png")
+    save(out_dir, NAME, result, rows, lambda figure: _draw(figure, rows))
     return result
 
 
-def _draw(rows: list[Row], file: Path) -> None:
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print("no picture: pip install 'tidings[plot]' brings matplotlib")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+def _draw(figure: Any, rows: list[Row]) -> None:
+    panels = figure.subplots(1, 2, sharey=True)
     for panel, (setting, title) in zip(panels, SETTINGS.items(), strict=True):
         for name in dict.fromkeys(row["engine"] for row in rows):
             own = [row for row in rows if (row["setting"], row["engine"]) == (setting, name)]
@@ -87,15 +67,3 @@ def _draw(rows: list[Row], file: Path) -> None:
         panel.set(title=title, xlabel="subscriptions", ylabel="MB in arrays")
         panel.grid(alpha=0.3)
     panels[0].legend()
-    figure.savefig(file, dpi=130)
-    pyplot.close(figure)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
-    measured = run(arguments.out, arguments.quick)
-    columns = list(measured["rows"][0])
-    print_table(columns, [[row[column] for column in columns] for row in measured["rows"]])
