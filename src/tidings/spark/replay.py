@@ -23,7 +23,7 @@ from tidings.spark.journal import PLANS, Commit, Identity, Journal, Plan, now_us
 from tidings.spark.place import Place
 from tidings.spark.schema import Roles, quoted, resolve
 from tidings.spark.stage import COUNTS, SUMMARY
-from tidings.spark.stream import EVENT, Options, prepared, publish
+from tidings.spark.stream import EVENT, Options, intake, prepared, publish
 from tidings.spark.subscriptions import refuse, table_of
 from tidings.spark.versions import SubscriptionTable
 
@@ -103,9 +103,10 @@ def _given(
         events = events.where(timeout.isNull() | F.isnan(timeout) | (ends_us > F.lit(plan.now_us)))
     roles = Roles(identity.id, identity.type, identity.timestamp, identity.timeout_s)
     resolve(events.schema, list(compiler.attributes), roles, None)
+    taken = intake(events.schema, list(compiler.attributes), roles, identity)
     staging = f"_replay/{secrets.token_hex(4)}"
     # Stored events are judged at their own time: what is valid is given, however old its deadline makes it.
-    stage, chosen = prepared(events, compiler, roles, identity, Options(clock=EVENT), place, plan, staging)
+    stage, chosen = prepared(events, taken, compiler, identity, Options(clock=EVENT), place, plan, staging)
     summary = chosen.mapInArrow(stage, SUMMARY).toArrow()
     place.delete(f"{staging}/quarantine")  # the stream has set these aside already
     publish(place, staging, plan.batch)

@@ -12,8 +12,8 @@ batches; `late` says whether it is matched all the same (its deadline decides) o
 
 import secrets
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +27,7 @@ from tidings.spark import saved
 from tidings.spark.compiled import SHARE_BYTES, Compiler
 from tidings.spark.faults import fail_point
 from tidings.spark.journal import COMMITS, PLANS, Commit, Identity, Journal, Plan, now_us
+from tidings.spark.layout import Layout
 from tidings.spark.place import Place
 from tidings.spark.schedule import Parameters
 from tidings.spark.schema import CORRUPT, Roles, quoted, resolve
@@ -40,6 +41,7 @@ from tidings.spark.versions import SubscriptionTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.types import StructType
 
 TABLES = ("notifications", "accounts", "quarantine")
 PROCESSING, EVENT = "processing", "event"
@@ -88,6 +90,7 @@ class Pipeline:
         self.run = secrets.token_hex(4)
         self.roles = Roles(identity.id, identity.type, identity.timestamp, identity.timeout_s)
         self.events = stream(spark, identity.source)
+        self._latest_intake: tuple[object, Intake] | None = None
         self.roles.checked(self.events.schema)
         self.journal.check(identity)
         rows = None if rows is None else table_of(rows)
@@ -220,14 +223,7 @@ class Pipeline:
     def _staged(self, batch: "DataFrame", plan: Plan, staging: str) -> dict[str, Any]:
         """Validate, match, schedule and write aside; the counts."""
         stage, chosen = prepared(
-            batch,
-            self.compiler,
-            self.roles,
-            self.identity,
-            self.options,
-            self.out,
-            plan,
-            staging,
+            batch, self._intake(plan), self.compiler, self.identity, self.options, self.out, plan, staging
         )
         summary = chosen.mapInArrow(stage, SUMMARY).toArrow()
         missing = [
@@ -239,6 +235,15 @@ class Pipeline:
             )
         counts = {name: int(sum(summary[name].to_pylist())) for name in COUNTS}
         return counts | {"newest_us": max(summary["newest_us"].to_pylist(), default=NEVER_US)}
+
+    def _intake(self, plan: Plan) -> "Intake":
+        """What it was for the batch before, if that is still right: making one takes a tenth of a second."""
+        watermark_us = plan.watermark_us if self.options.late == QUARANTINE else None
+        key = tuple(self.compiler.attributes), watermark_us
+        if self._latest_intake is None or self._latest_intake[0] != key:
+            made = intake(self.events.schema, key[0], self.roles, self.identity, watermark_us)
+            self._latest_intake = key, made
+        return self._latest_intake[1]
 
     def _publish(self, staging: str, number: int) -> None:
         publish(self.out, staging, number)
@@ -258,19 +263,18 @@ def publish(out: Place, staging: str, number: int) -> None:
         out.move(f"{staging}/{table}", f"{table}/batch={number}")
 
 
-def prepared(
-    batch: "DataFrame",
-    compiler: Compiler,
-    roles: Roles,
-    identity: Identity,
-    options: Options,
-    out: Place,
-    plan: Plan,
-    staging: str,
-) -> tuple[Stage, "DataFrame"]:
-    """The step that executors run, and the events as it wants them."""
-    schema = batch.schema
-    resolved = resolve(schema, list(compiler.attributes), roles, None, lenient=True)
+class Intake(NamedTuple):
+    """The columns of events as the step that executors run wants them."""
+
+    layout: Layout
+    columns: list["Column"]
+
+
+def intake(
+    schema: "StructType", attributes: Sequence[str], roles: Roles, identity: Identity, watermark_us: int | None = None
+) -> Intake:
+    """For filters that ask for these attributes; what is older than the watermark does not fit."""
+    resolved = resolve(schema, list(attributes), roles, None, lenient=True)
     id = F.col(quoted(identity.id))
     if schema[identity.id].dataType.typeName() not in ("long", "integer"):
         id = id.cast("string")
@@ -278,13 +282,11 @@ def prepared(
     born = F.col(quoted(identity.timestamp)).cast("timestamp") if identity.timestamp else F.lit(None).cast("timestamp")
     timeout = F.col(quoted(identity.timeout_s)).cast("double") if identity.timeout_s else F.lit(None).cast("double")
     size = F.col("size_kb").cast("double") if "size_kb" in schema.names else F.lit(None).cast("double")
-    reason = _why_not(
-        schema.names, id, kind, born, timeout, identity, plan.watermark_us if options.late == QUARANTINE else None
-    )
+    reason = _why_not(schema.names, id, kind, born, timeout, identity, watermark_us)
     original = F.to_json(F.struct(*(quoted(name) for name in schema.names if name != CORRUPT)))
     if CORRUPT in schema.names:
         original = F.coalesce(F.col(CORRUPT), original)
-    chosen = batch.select(
+    columns = [
         id.alias(ID),
         F.coalesce(kind, F.lit("")).alias(KIND),
         born.alias(BORN),
@@ -294,10 +296,24 @@ def prepared(
         F.when(reason.isNotNull(), original).alias(ORIGINAL),
         *(F.col(quoted(name)) for name in identity.keep),
         *resolved.selected,
-    )
+    ]
+    return Intake(resolved.layout, columns)
+
+
+def prepared(
+    batch: "DataFrame",
+    taken: Intake,
+    compiler: Compiler,
+    identity: Identity,
+    options: Options,
+    out: Place,
+    plan: Plan,
+    staging: str,
+) -> tuple[Stage, "DataFrame"]:
+    """The step that executors run, and the events as it wants them."""
     stage = Stage(
         snapshot=compiler.snapshot,
-        layout=resolved.layout,
+        layout=taken.layout,
         links=link_tables.by_home(link_tables.kept(out, plan.links), compiler.homes),
         parameters=options.parameters,
         out=out,
@@ -309,7 +325,7 @@ def prepared(
         has_timestamp=identity.timestamp is not None,
         default_size_kb=options.size_kb,
     )
-    return stage, chosen
+    return stage, batch.select(*taken.columns)
 
 
 def _why_not(
