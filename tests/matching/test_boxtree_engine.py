@@ -179,6 +179,7 @@ def test_every_match_sees_one_set() -> None:
     for number in range(3_000):
         engine.add(sub(f"other {number}", Predicate("b", Op.EQ, number)))
     engine.add(sub("0", Predicate("a", Op.GE, 0)))
+    engine.match_batch({"a": np.ones(1)})  # compiles, if nobody has: the others need not wait for it
     jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     done = threading.Event()
     wrong: list[object] = []
