@@ -10,9 +10,12 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from spark_cluster import cluster
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -24,7 +27,7 @@ def import_ours(_):
     import tidings
     return tidings.__file__
 
-spark = session("shipping", sys.argv[1])
+spark = session("shipping", sys.argv[1], {"spark.executor.memory": "512m"})
 if wheel := os.environ.get("SHIP"):
     ship(spark, wheel)
 print("HOME", spark.sparkContext.parallelize([0], 1).map(import_ours).first())
@@ -60,6 +63,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def strangers(tmp_path: Path) -> Iterator[str]:
+    with cluster(tmp_path) as master:
+        yield master
+
+
 def run(folder: Path, master: str, **environment: str) -> str:
     job = folder / "job.py"
     job.write_text(JOB, "utf-8")
@@ -74,29 +83,35 @@ def run(folder: Path, master: str, **environment: str) -> str:
     return done.stdout
 
 
+def home(said: str) -> str:
+    """Where an executor found us."""
+    return said.split("HOME ")[1].splitlines()[0]
+
+
 @pytest.mark.soak
-def test_as_a_wheel(bare: Path, wheel: Path, standalone: str, tmp_path: Path) -> None:
-    said = run(tmp_path, standalone, PYSPARK_PYTHON=str(bare / "bin" / "python"), SHIP=str(wheel))
+def test_as_a_wheel(bare: Path, wheel: Path, strangers: str, tmp_path: Path) -> None:
+    said = run(tmp_path, strangers, PYSPARK_PYTHON=str(bare / "bin" / "python"), SHIP=str(wheel))
     assert f"FOUND {EXPECTED}" in said
-    assert ".zip" in said.split("HOME ")[1].splitlines()[0]
+    assert ".zip" in home(said)
 
 
 @pytest.mark.soak
-def test_with_py_files(bare: Path, wheel: Path, standalone: str, tmp_path: Path) -> None:
+def test_with_py_files(bare: Path, wheel: Path, strangers: str, tmp_path: Path) -> None:
     archive = shutil.copyfile(wheel, tmp_path / "tidings.zip")
     submit = f"--py-files {archive} pyspark-shell"
-    said = run(tmp_path, standalone, PYSPARK_PYTHON=str(bare / "bin" / "python"), PYSPARK_SUBMIT_ARGS=submit)
+    said = run(tmp_path, strangers, PYSPARK_PYTHON=str(bare / "bin" / "python"), PYSPARK_SUBMIT_ARGS=submit)
     assert f"FOUND {EXPECTED}" in said
+    assert "tidings.zip" in home(said)
 
 
 @pytest.mark.soak
-def test_with_archives(bare: Path, wheel: Path, standalone: str, tmp_path: Path) -> None:
+def test_with_archives(bare: Path, wheel: Path, strangers: str, tmp_path: Path) -> None:
     whole = shutil.copytree(bare, tmp_path / "whole", symlinks=True)
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(next((whole / "lib").glob("python*")) / "site-packages")
     with tarfile.open(tmp_path / "whole.tar.gz", "w:gz") as archive:
         archive.add(whole, ".")
     submit = f"--archives {tmp_path / 'whole.tar.gz'}#env pyspark-shell"
-    said = run(tmp_path, standalone, PYSPARK_PYTHON="./env/bin/python", PYSPARK_SUBMIT_ARGS=submit)
+    said = run(tmp_path, strangers, PYSPARK_PYTHON="./env/bin/python", PYSPARK_SUBMIT_ARGS=submit)
     assert f"FOUND {EXPECTED}" in said
-    assert "/env/lib/" in said.split("HOME ")[1].splitlines()[0]
+    assert "/env/lib/" in home(said)
