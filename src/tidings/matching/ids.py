@@ -53,7 +53,7 @@ class Ids:
         held = self._held
         if len(slots) < _FEW:
             return [held[slot] for slot in slots.tolist()]
-        found: list[str] = held[slots].tolist()
+        found: list[str] = held.take(slots).tolist()
         return found
 
     def _grow(self, by: int) -> None:

@@ -190,16 +190,17 @@ class BoxTree(Matcher):
         return condition is not None and matches(condition, attributes, self.missing)
 
     def match(self, event: Event) -> list[str]:
-        attributes = event.matchable()
+        attributes, index, fields = event.matchable(), self._index, self._fields
         while True:
             # Who holds the view keeps the slots that it finds from being given to others.
-            view, version = self._index.view, self._fields.version
-            slots = self.find(self.encode(attributes))
+            view, version = index.view, fields.version
+            pairs = fields.pairs(attributes)
+            slots = index.find((packer(len(pairs))(*pairs), attributes))
             if len(slots) > 1:
                 slots.sort()
             found = self.ids.names(slots)
             del view
-            if version == self._fields.version:
+            if version == fields.version:
                 return found
 
     def match_batch(self, columns: Mapping[str, Any]) -> tuple[np.ndarray, Slots]:
