@@ -20,6 +20,7 @@ from tidings.scheduling import ranked
 from tidings.scheduling.base import DEADLINE_PASSED, QUEUE_FULL, TIMED_OUT, Item, Scheduler, Target
 from tidings.scheduling.delay import Link
 from tidings.scheduling.fix import Fix
+from tidings.scheduling.mtep import Mtep
 from tidings.scheduling.rate import Known
 
 PUSH, POP, EXPIRED, WITHDRAW = "push pop expired withdraw".split()
@@ -265,6 +266,27 @@ def test_without_variance_a_deadline_that_is_just_met_is_met(make: type[Schedule
     queue.push(waiting, 0.0)
     late = queue.pop(math.nextafter(7.25, 8.0))
     assert late is (None if make.name in ("mtep", "priced") else waiting)
+
+
+@each_scheduler
+@given(worlds.links(), worlds.queues(most=1), worlds.one_of(0.0, 0.5, 1.0, 4.0))
+def test_what_may_pass_an_empty_queue_would_be_sent(
+    make: type[Scheduler], link: Link, arrivals: list[Item], now: float
+) -> None:
+    queue = make(link)
+    if queue.passes(arrivals[0], now):
+        queue.push(arrivals[0], now)
+        assert queue.pop(now) is arrivals[0]
+        assert queue.dropped() == []
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.6}, {"figure5": True}])
+def test_mtep_lets_pass_what_is_just_in_time_and_asks_its_equations_for_the_rest(options: dict[str, Any]) -> None:
+    link = Link(rate=Known(0.5), mean_size_kb=4.0, processing_s=0.25, client_s=0.5)
+    coming = item("e", Target("s", 10.0, 1.0, 0.0, 1, 0.5, 0.0, ("B",)), size_kb=4.0)
+    queue = Mtep(link, **options)
+    assert queue.passes(coming, 7.25) is not bool(options)
+    assert not queue.passes(coming, math.nextafter(7.25, 8.0))
 
 
 @each_scheduler

@@ -21,8 +21,8 @@ class Link:
     def __init__(self, peer: str, mu: float) -> None:
         self.peer, self.mu, self.loads = peer, mu, ()
 
-    def state(self, now: float, loads: bool) -> m.LinkState:
-        return m.LinkState(self.peer, self.mu, self.mu / 100, 0.0, self.loads if loads else ())
+    def state(self, now: float) -> m.LinkState:
+        return m.LinkState(self.peer, self.mu, self.mu / 100, 0.0, self.loads)
 
 
 class World:
@@ -272,7 +272,7 @@ def test_a_slower_link_is_told_and_small_changes_are_not():
 def test_prices_travel_with_the_states_of_links():
     world = World(DIAMOND, layered=True)
     link = world.tables["b"]["d"]
-    link.state = lambda now, loads: m.LinkState("d", 1.0, 0.01, price=7.0)
+    link.state = lambda now: m.LinkState("d", 1.0, 0.01, price=7.0)
     world.settle()
     assert world.machines["a"].prices["b", "d"] == 7.0
 

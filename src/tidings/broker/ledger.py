@@ -108,11 +108,16 @@ class Ledger:
                 tally.received += 1
             else:
                 tally.matched += 1
-        _enter(self.total, len(targets), received)
+        self.carry(len(targets), received=received)
 
     def carry(self, count: int, *, received: bool = False) -> None:
         """That many pairs are on their way through this broker."""
-        _enter(self.total, count, received)
+        total = self.total
+        total.pending += count
+        if received:
+            total.received += count
+        else:
+            total.matched += count
 
     def hand_over(self, count: int) -> None:
         """That many pairs are in the hands of another broker."""
@@ -210,11 +215,3 @@ class Ledger:
             self.reasons[reason] += 1
         hops = (*closed.hops, Hop(self.broker, closed.received_s, closed.sent_s)) if self._hops else ()
         return AccountRecord(event, id, account, reason, self.broker, age_s, earning, closed.event_type, hops)
-
-
-def _enter(tally: Tally, count: int, received: bool) -> None:
-    tally.pending += count
-    if received:
-        tally.received += count
-    else:
-        tally.matched += count

@@ -37,13 +37,19 @@ class _Load:
 
 class Outbox:
     def __init__(
-        self, peer: str, scheduler: Scheduler, role: str = CLIENT, number: int = 0, *, probing: bool = False
+        self,
+        peer: str,
+        scheduler: Scheduler,
+        role: str = CLIENT,
+        number: int = 0,
+        *,
+        probing: bool = False,
+        weighing: bool = False,
     ) -> None:
         self.peer = peer
         self.scheduler = scheduler
         self.role = role
-        self.ready = False
-        self._credit = 0  # events that it takes beyond the next one
+        self.credit = 0  # so many events the link takes now
         self.number = number  # of the copy sent last
         self.taken = 0  # number of the copy taken last from the peer
         self.unacknowledged: dict[int, Item] = {}
@@ -58,6 +64,7 @@ class Outbox:
         self._probing = probing and role == BROKER
         self._probes = 0
         self._probe_at_s = -math.inf  # if nothing has been measured by then
+        self._weighing = weighing and role == BROKER  # whether anybody asks for loads
         self._loads: dict[str, _Load] = {}  # by source
         self._soonest_s = math.inf  # no item became worthless, or will, before this time
         self._alarm_s = math.inf  # when the broker will look at this outbox, traffic or not
@@ -69,39 +76,30 @@ class Outbox:
         last_s = item.last_deadline_s
         if last_s < self._soonest_s:
             self._soonest_s = last_s
-        if self.role == BROKER:
+        if self._weighing:
             self._offered(item, now)
         self.scheduler.push(item, now)
 
     def next(self, now: float) -> Item | None:
         """The item to send if the link is ready, which it then is for one event less."""
-        if not (self.ready and self.up):
+        if not (self.credit and self.up):
             return None
         item = self.scheduler.pop(now)
         if item is not None:
-            self.spend()
+            self.credit -= 1
         return item
 
-    def spend(self) -> None:
-        """One event goes: is the link ready for another?"""
-        if self._credit:
-            self._credit -= 1
-        else:
-            self.ready = False
-
-    def spare(self) -> None:
-        """It did not go after all."""
-        if self.ready:
-            self._credit += 1
-        else:
-            self.ready = True
-
-    def idle(self) -> bool:
-        """Whether an item can go at once, without waiting for any other."""
-        return self.ready and not len(self.scheduler)
-
-    def dropped(self) -> list[Dropped]:
-        return self.scheduler.dropped()
+    def passed(self, item: Item, now: float) -> bool:
+        """Whether the item goes at once, without waiting for any other; the link is then ready for one event less."""
+        if not (self.credit and self.up) or len(self.scheduler):
+            return False
+        if self.role == BROKER:
+            if not self.scheduler.passes(item, now):
+                return False
+            if self._weighing:
+                self._offered(item, now)
+        self.credit -= 1
+        return True
 
     def withdraw(self, subscription: str) -> list[tuple[Item, Target]]:
         """A subscription is gone: what waited for it."""
@@ -181,8 +179,7 @@ class Outbox:
     # What the link can do and what is asked of it.
 
     def link_ready(self, now: float, took: tuple[tuple[float, float], ...] | None = None, events: int = 1) -> None:
-        self.ready = True
-        self._credit = events - 1
+        self.credit = events
         if self._sending is not None:
             size_kb, since_s, probe = self._sending
             self._sending = None
@@ -194,19 +191,18 @@ class Outbox:
             self.scheduler.link.observe(size_kb, seconds)
 
     def link_lost(self) -> None:
-        self.ready = False
-        self._credit = 0
+        self.credit = 0
         self.up = self.role == CLIENT
         self._sending = None
 
     def probe(self, now: float) -> float:
         """How many KB to send for nothing but to measure an idle link; 0 if there is no need. The link is then not ready."""
-        if not self._probing or not (self.ready and self.up):
+        if not self._probing or not (self.credit and self.up):
             return 0.0
         if self._probes >= FIRST_PROBES and now < self._probe_at_s:
             return 0.0
         self._probes += 1
-        self.ready = False
+        self.credit = 0
         self._sending = (PROBE_KB, now, True)
         return PROBE_KB
 
@@ -219,10 +215,10 @@ class Outbox:
             load = self._loads.setdefault(source, _Load(now))
         load.add(item.event.size_kb, now)
 
-    def state(self, now: float, loads: bool) -> LinkState:
+    def state(self, now: float) -> LinkState:
         """What the others may know of this link."""
         link, price = self.scheduler.link, self.scheduler.price(now)
-        if not loads:
+        if not self._loads:
             return LinkState(self.peer, link.mu, link.variance, price)
         by_source = ((source, link.mu * load.kb_per_s(now)) for source, load in self._loads.items())
         return LinkState(self.peer, link.mu, link.variance, price, tuple(by_source))

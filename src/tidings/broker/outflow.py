@@ -116,9 +116,11 @@ class Outflow(Tickets):
         if outbox is None:
             reason = SUBSCRIBER_GONE if peer else UNSUBSCRIBED
             self._record(self.ledger.give_up(item.event.id, item.targets, reason, now - item.born_s))
-        elif outbox.role == m.CLIENT and outbox.idle():
-            outbox.spend()
-            self._deliver(outbox, item, now)
+        elif outbox.passed(item, now):
+            if outbox.role == m.BROKER:
+                self._forward(outbox, item, now)
+            else:
+                self._deliver(outbox, item, now)
         else:
             outbox.push(item, now)
             self._serve(outbox, now)
@@ -132,11 +134,12 @@ class Outflow(Tickets):
 
     def _serve(self, outbox: Outbox, now: float) -> None:
         go = self._forward if outbox.role == m.BROKER else self._deliver
-        while outbox.ready and (item := outbox.next(now)) is not None:
+        while outbox.credit and (item := outbox.next(now)) is not None:
             go(outbox, item, now)
         if self._probing and (size_kb := outbox.probe(now)):
             self._send(outbox.peer, m.Probe(size_kb))
-        self._account_for(outbox, outbox.dropped(), now)
+        if dropped := outbox.scheduler.dropped():
+            self._account_for(outbox, dropped, now)
         self._set_alarm(outbox)
 
     # 3. Send to a neighbour, or deliver to a client what is in time.
@@ -167,7 +170,7 @@ class Outflow(Tickets):
                 self.ledger.sent(item.event.id, in_time, age_s)
             self._effects.append(s.Deliver(outbox.peer, item.event, in_time, age_s, item.redelivered))
         else:
-            outbox.spare()
+            outbox.credit += 1  # it did not go after all
 
     # 4. Account: the client has it, the neighbour has it, it was dropped, or nobody is there for it.
 
@@ -273,7 +276,9 @@ class Outflow(Tickets):
         outbox = self.outboxes.get(peer)
         if outbox is None:
             scheduler = self._scheduler() if self._links is None else self._scheduler(link=self._links(peer, role))
-            outbox = self.outboxes[peer] = Outbox(peer, scheduler, role, self._first_number, probing=self._probing)
+            outbox = self.outboxes[peer] = Outbox(
+                peer, scheduler, role, self._first_number, probing=self._probing, weighing=self.overlay.weighing
+            )
         return outbox
 
     def _keep_learned(self) -> None:

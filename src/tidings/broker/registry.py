@@ -26,6 +26,7 @@ class Registry:
         self.advertisements: dict[str, Advertisement] = {}
         self._matcher, self._outboxes = matcher, outboxes
         self._targets: dict[str, Target] = {}  # for events that last long enough
+        self._durable: set[str] = set()
         self._unindexed: dict[str, Subscription | None] = {}  # what became of remote subscriptions since the last match
 
     def record(self, peer: str, request: m.Request) -> s.Record | None:
@@ -64,10 +65,15 @@ class Registry:
         id = subscription.id
         self.subscriptions[id] = subscription
         self._targets[id] = Target(id, subscription.deadline_s, subscription.price, subscription.penalty)
+        if subscription.durable:
+            self._durable.add(id)
+        else:
+            self._durable.discard(id)
 
     def remove(self, id: str) -> Subscription:
         subscription = self.subscriptions.pop(id)
         del self._targets[id]
+        self._durable.discard(id)
         self._matcher.remove(id)
         return subscription
 
@@ -106,4 +112,4 @@ class Registry:
         return by_client
 
     def any_durable(self, ids: Iterable[str]) -> bool:
-        return any(id in self.subscriptions and self.subscriptions[id].durable for id in ids)
+        return not self._durable.isdisjoint(ids)

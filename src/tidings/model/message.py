@@ -15,7 +15,7 @@ PROTOCOL_VERSION = 1
 CLIENT, BROKER = "client", "broker"
 
 
-class _Message(msgspec.Struct, frozen=True, tag_field="op", omit_defaults=True):
+class _Message(msgspec.Struct, frozen=True, gc=False, tag_field="op", omit_defaults=True):
     pass
 
 
@@ -102,7 +102,7 @@ class Pong(_Message, frozen=True, tag="pong"):
     number: int = 0
 
 
-class Route(msgspec.Struct, frozen=True, array_like=True):
+class Route(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Subscriptions that live at the last broker of this path; its first broker is the one that receives the copy."""
 
     path: tuple[str, ...]
@@ -149,7 +149,7 @@ class Probe(_Message, frozen=True, tag="probe"):
     size_kb: float
 
 
-class LinkState(msgspec.Struct, frozen=True, array_like=True):
+class LinkState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a broker knows of its link to a neighbour."""
 
     peer: str
@@ -159,7 +159,7 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True):
     loads: tuple[tuple[str, float], ...] = ()  # by source: seconds of transmission offered per second
 
 
-class State(msgspec.Struct, frozen=True, array_like=True):
+class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A broker's links to its neighbours, and how often its own subscriptions have changed; a greater version is newer."""
 
     broker: str

@@ -11,7 +11,7 @@ from tidings.model.message import CLIENT, Hop, Message, Route
 from tidings.model.subscription import Advertisement, Subscription
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Step(msgspec.Struct, frozen=True, gc=False):
     pass
 
 

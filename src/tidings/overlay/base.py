@@ -26,8 +26,8 @@ TIMER = "overlay:"
 class Neighbour(Protocol):
     """What an overlay may ask the broker about the link to a neighbour."""
 
-    def state(self, now: float, loads: bool) -> LinkState:
-        """Its measured rate and price, and, where they are wanted, its loads."""
+    def state(self, now: float) -> LinkState:
+        """Its measured rate and price, and, if the overlay is `weighing`, its loads."""
 
 
 class Relayed(NamedTuple):
@@ -49,6 +49,7 @@ class Overlay(abc.ABC):
     """`join` comes first; `changes` is asked for after every call that may have changed the remote subscriptions."""
 
     name: ClassVar[str]
+    weighing = False  # whether it wants to know how much of a link's time each source asks for
 
     def __init__(self) -> None:
         self.id = ""

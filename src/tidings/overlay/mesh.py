@@ -63,9 +63,11 @@ class Mesh(Overlay):
         self.tables: dict[str, dict[str, Subscription]] = {}  # home -> its subscriptions, our own included
         self.tree: dict[str, Path] = {}  # home -> the path of our own events
         self.balance = Balance() if routing == BALANCED else None
+        self.weighing = routing == BALANCED
         self._upstream = None if upstream is None else frozenset(upstream)
         self._flood_s = flood_s
         self._peers: dict[str, None] = {}  # connected neighbours, in the order they came
+        self._served: dict[str, None] = {}  # those of them that events may go to
         self._versions: dict[str, int] = {}  # home -> changes of its table that we have seen
         self._news: dict[str, None] = {}  # brokers whose State has to be passed on
         self._flood_at_s = math.inf  # when that will be
@@ -94,11 +96,14 @@ class Mesh(Overlay):
 
     def connected(self, peer: str, now: float) -> list[Effect]:
         self._peers[peer] = None
+        if self._serves(peer):
+            self._served[peer] = None
         greeting: list[Effect] = [Send(peer, States(tuple(self.atlas.states.values())))] if self._hears(peer) else []
         return [*greeting, *self._neighbourhood_changed(peer, now)]
 
     def disconnected(self, peer: str, now: float) -> list[Effect]:
         self._peers.pop(peer, None)
+        self._served.pop(peer, None)
         return self._neighbourhood_changed(peer, now)
 
     def _neighbourhood_changed(self, peer: str, now: float) -> list[Effect]:
@@ -218,14 +223,13 @@ class Mesh(Overlay):
         self._news.clear()
         effects = self._pass_on(States(news)) if news else []
         self._flood_at_s = math.inf
-        if any(self._serves(peer) for peer in self._peers):  # else there is nothing that could change by itself
+        if self._served:  # else there is nothing that could change by itself
             effects += self._flood_by(now + self._flood_s)
         return effects
 
     def _renew_own_state(self, now: float) -> None:
         known = self.atlas.states[self.id]
-        loads = self.balance is not None
-        links = tuple(self.neighbours[peer].state(now, loads) for peer in self._peers if self._serves(peer))
+        links = tuple([self.neighbours[peer].state(now) for peer in self._served])
         if known.rows != self._versions[self.id] or _differ(known.links, links):
             self.atlas.learn(State(self.id, known.version + 1, links, self._versions[self.id]))
             self._news[self.id] = None
@@ -245,23 +249,23 @@ class Mesh(Overlay):
             self._grow_tree()
         if self.balance is not None:
             self.balance.saw(by_home, event.size_kb, now)
-        tree = self.tree
-        onward, lost = self._onward(event, [(tree.get(home, ()), ids) for home, ids in by_home.items()], (self.id,))
+        away = [Route(self.tree.get(home, ()), tuple(ids)) for home, ids in by_home.items()]
+        onward, lost = self._onward(event, away, (self.id,))
         return Relayed(here, onward, lost)
 
     def relay(self, event: Event, routes: tuple[Route, ...], via: tuple[str, ...], now: float) -> Relayed:
         here: list[str] = []
-        further = []
+        further: list[Route] = []
         for route in routes:
             if len(route.path) == 1:
                 here += route.subscriptions
             else:
-                further.append((route.path, route.subscriptions))
+                further.append(route)
         onward, lost = self._onward(event, further, via) if further else ([], [])
         return Relayed(here, onward, lost)
 
     def _onward(
-        self, event: Event, paths: Iterable[tuple[Path, Iterable[str]]], via: tuple[str, ...]
+        self, event: Event, routes: Iterable[Route], via: tuple[str, ...]
     ) -> tuple[list[tuple[str, tuple[Target, ...]]], list[Target]]:
         """One copy for each neighbour, and what has nowhere to go."""
         if self._ahead_edition != self.atlas.edition or len(self._ahead) > MAX_PATHS:
@@ -269,7 +273,8 @@ class Mesh(Overlay):
             self._ahead.clear()
         by_peer: dict[str, list[Target]] = {}
         lost: list[Target] = []
-        for path, ids in paths:
+        for route in routes:
+            path, ids = route.path, route.subscriptions
             ahead = self._ahead.get(path) or self._look_ahead(path, via)
             if ahead is None:
                 lost += [self._unreachable(id) for id in ids]
@@ -342,6 +347,8 @@ class Mesh(Overlay):
 
 def _differ(old: tuple[LinkState, ...], new: tuple[LinkState, ...]) -> bool:
     """Whether the others should hear of it: small changes do not matter to them."""
+    if old == new:
+        return False
     if [link.peer for link in old] != [link.peer for link in new]:
         return True
     return any(

@@ -8,6 +8,7 @@ values least, the one that it would send last, is dropped with the reason QUEUE_
 import abc
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -38,7 +39,10 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     path: tuple[str, ...] = ()  # the brokers ahead, from the neighbour that the link leads to, to the subscriber's own
 
 
-class Item(msgspec.Struct, frozen=True):
+_DEADLINE = attrgetter("deadline_s")
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
     """A copy of an event that waits for one link."""
 
     event: Event
@@ -50,7 +54,7 @@ class Item(msgspec.Struct, frozen=True):
     @property
     def last_deadline_s(self) -> float:
         """When the last of its subscriptions stops wanting it, on this broker's clock."""
-        return self.born_s + max([target.deadline_s for target in self.targets], default=-math.inf)
+        return self.born_s + max(map(_DEADLINE, self.targets), default=-math.inf)
 
     def why_worthless(self, now: float) -> str | None:
         """Why no subscription can be served any more; None if one still can."""
@@ -100,6 +104,12 @@ class Scheduler(abc.ABC):
     @abc.abstractmethod
     def withdraw(self, subscription: str) -> None:
         """Forget a subscription that is gone: its targets leave the items, items without any leave the queue."""
+
+    def passes(self, item: Item, now: float) -> bool:
+        """Whether it is sure that an item that comes to an empty queue, and is pushed and popped now, is sent: then it need not
+        be pushed. A scheduler that cannot tell this fast, or learns from each push, says no.
+        """
+        return False
 
     def price(self, now: float) -> float:
         """What the time of one transmission is worth on this link; only `priced` asks for more than nothing."""

@@ -12,10 +12,10 @@ Cost per pop: O(targets that wait), at most those of DEEP items. Memory: 56 byte
 
 import abc
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,8 @@ DEEP, DEPTH = 1000, 250
 
 
 @lru_cache(maxsize=1024)
-def _doubles(count: int) -> Struct:
-    return Struct(f"{count}d")
+def _rows(count: int) -> Struct:
+    return Struct(f"{7 * count}d")
 
 
 @inner
@@ -177,7 +177,7 @@ class Ranked(Scheduler):
                 if item is not None:
                     self._append(item)
 
-    def _write(self, item: Item, values: list[float]) -> int:
+    def _write(self, item: Item, values: Iterable[float]) -> int:
         """Put an item at the end, with the values of its rows; where it is."""
         first, at = self._end, len(self._items)
         self._end = first + len(item.targets)
@@ -185,7 +185,7 @@ class Ranked(Scheduler):
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
         if at == len(self._heads):
             self._heads = np.concatenate([self._heads, np.zeros_like(self._heads)])
-        _doubles(len(values)).pack_into(cast("Any", self._rows), first * ROW_BYTES, *values)
+        _rows(len(item.targets)).pack_into(self._rows, first * ROW_BYTES, *values)  # type: ignore[arg-type]
         self._items.append(item)
         self._waiting += 1
         return at

@@ -32,7 +32,7 @@ class Checkers:
         self._trace(node, input, effects, now)
         self.steps += 1
         broker = node.broker
-        self._law(broker.ledger.total.balanced, f"the ledger of {node.id} does not balance: {broker.ledger.total}")
+        self._law(broker.ledger.total.balanced, "the ledger of {} does not balance: {}", node.id, broker.ledger.total)
         for effect in effects:
             if isinstance(effect, s.Send):
                 if isinstance(effect.message, m.Forward):
@@ -45,24 +45,26 @@ class Checkers:
             self.recount(broker)
 
     def _forward(self, node: Node, peer: str, forward: m.Forward) -> None:
-        self._law(peer not in forward.via, f"{node.id} sends {forward.event.id} back to {peer}")
-        self._law(node.id == forward.via[-1], f"{node.id} is not the last of {forward.via}")
+        self._law(peer not in forward.via, "{} sends {} back to {}", node.id, forward.event.id, peer)
+        self._law(node.id == forward.via[-1], "{} is not the last of {}", node.id, forward.via)
         ids = [id for route in forward.routes for id in route.subscriptions]
-        self._law(len(ids) == len(set(ids)), f"{forward.event.id} names a subscription twice")
+        self._law(len(ids) == len(set(ids)), "{} names a subscription twice", forward.event.id)
         outbox = node.broker.outboxes[peer]
-        self._law(len(outbox) <= outbox.scheduler.capacity, f"the queue of {node.id} to {peer} has {len(outbox)}")
+        self._law(len(outbox) <= outbox.scheduler.capacity, "the queue of {} to {} has {}", node.id, peer, len(outbox))
 
     def _deliver(self, effect: s.Deliver) -> None:
         for id in effect.subscriptions:
             pair = (effect.event.id, id)
-            self._law(effect.redelivered or pair not in self.delivered, f"{pair} is delivered twice")
+            self._law(effect.redelivered or pair not in self.delivered, "{} is delivered twice", pair)
             self.delivered.add(pair)
 
     def _store(self, effect: s.Store) -> None:
         for record in effect.records:
             if isinstance(record, s.AccountRecord):
                 pair = (record.event, record.subscription)
-                self._law(pair not in self.closed, f"{pair} was {self.closed.get(pair)} and becomes {record.account}")
+                self._law(
+                    pair not in self.closed, "{} was {} and becomes {}", pair, self.closed.get(pair), record.account
+                )
                 self.closed[pair] = record.account
 
     def recount(self, broker: Broker) -> None:
@@ -73,7 +75,7 @@ class Checkers:
                 waiting += sum(len(item.targets) for item in outbox.scheduler)
                 waiting += sum(len(item.targets) for item in outbox.unacknowledged.values())
         pending = broker.ledger.total.pending
-        self._law(pending == waiting, f"the ledger of {broker.id} has {pending} pending pairs, but {waiting} wait")
+        self._law(pending == waiting, "the ledger of {} has {} pending pairs, but {} wait", broker.id, pending, waiting)
 
     def at_rest(self) -> None:
         """Nothing is under way any more: every pair that was matched has ended, but for those that fell with a broker."""
@@ -81,13 +83,13 @@ class Checkers:
         fallen = sum(broker.ledger.total.pending for broker in self.network.fallen)
         for node in self.network.nodes.values():
             self.recount(node.broker)
-            self._law(not node.broker.ledger.total.pending, f"{node.id} still has pending pairs")
-        self._law(total.closed == len(self.closed), f"{total.closed} pairs ended, {len(self.closed)} were recorded")
+            self._law(not node.broker.ledger.total.pending, "{} still has pending pairs", node.id)
+        self._law(total.closed == len(self.closed), "{} pairs ended, {} were recorded", total.closed, len(self.closed))
         lost = total.matched - total.closed
-        self._law(0 <= lost <= fallen, f"{total.matched} pairs were matched, {total.closed} ended, {fallen} fell")
+        self._law(0 <= lost <= fallen, "{} pairs were matched, {} ended, {} fell", total.matched, total.closed, fallen)
 
-    def _law(self, holds: bool, breach: str) -> None:
+    def _law(self, holds: bool, breach: str, *what: object) -> None:
         if not holds:
             latest = "\n".join(self._trace.latest())
             at = f"seed {self.network.seed}, step {self.steps}, {self.network.loop.now:.6f} s"
-            raise Violation(f"{breach}\n({at}; replay with this seed)\n{latest}")
+            raise Violation(f"{breach.format(*what)}\n({at}; replay with this seed)\n{latest}")

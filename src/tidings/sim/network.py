@@ -223,11 +223,11 @@ class Network:
         if wire is None or not wire.up:
             return  # an answer to a client, or a link that has just gone
         message = effect.message
-        if isinstance(message, m.Forward):
-            self._transmit(wire, message, message.event.size_kb)
-        elif isinstance(message, m.Taken) and not message.resumed:
+        if isinstance(message, m.Taken) and not message.resumed:
             # An acknowledgement rides back at once: it decides nothing but when the sender may forget.
             self.feed(wire.receiver, s.Received(node.id, message))
+        elif isinstance(message, m.Forward):
+            self._transmit(wire, message, message.event.size_kb)
         elif isinstance(message, m.Probe):
             self._transmit(wire, message, message.size_kb)
         else:
