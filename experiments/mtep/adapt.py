@@ -17,7 +17,7 @@ from tidings.sim.sweep import sweep
 from tidings.sim.workload import Paper
 
 NAME = "mtep_adapt"
-SEEDS, QUICK_SEEDS, FIRST_SEED = 10, 3, 1001
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 20, 1021
 RATE = 1.0
 SHARE, FACTOR = 0.2, 3.0
 LINKS = ("known", "measured", "assumed")

@@ -1,6 +1,6 @@
 """Beyond mtep: our scheduler `priced`, our balanced routing, and both, against MTEP on the paper's routing.
 
-Seeds 1 to 20 were used for tuning; what is reported starts at 1001.
+Seeds 1 to 20 were used for tuning, and a few others had been looked at by then; nobody had run `priced` on those from 1021 on.
 
     tidings reproduce mtep.beyond [--quick] [--json] [--seeds N] [--first-seed K]
 """
@@ -17,7 +17,7 @@ from tidings.sim.workload import Paper
 NAME = "mtep_beyond"
 RATES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 QUICK_RATES = (1.0, 2.0, 3.0)
-SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 20, 1001
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 20, 1021
 BASE = ("mtep", "paper")
 VARIANTS = (BASE, ("priced", "paper"), ("mtep", "balanced"), ("priced", "balanced"))
 

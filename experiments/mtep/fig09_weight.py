@@ -16,8 +16,8 @@ from tidings.sim.sweep import sweep
 
 NAME = "mtep_fig09"
 WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-QUICK_WEIGHTS = (0.0, 0.15, 0.4, 0.8, 1.0)
-SEEDS, QUICK_SEEDS, FIRST_SEED = 10, 3, 1001
+QUICK_WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 20, 1001
 FLAT_FROM = 0.2
 PRINTED = {
     "earning": [332_927.9, 348_287.2],
