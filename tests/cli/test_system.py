@@ -50,6 +50,17 @@ def test_an_interrupt_puts_everything_away(started: Callable[..., "subprocess.Po
     assert not any(map(_alive, pids))
 
 
+def test_killed_it_leaves_no_process_behind(started: Callable[..., "subprocess.Popen[bytes]"], left: Path) -> None:
+    with started("demo", *SMALL, "--seconds", "600") as process:
+        pids = _running(left)
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    limit_s = time.monotonic() + PATIENCE_S
+    while any(map(_alive, pids)):
+        assert time.monotonic() < limit_s
+        time.sleep(0.05)
+
+
 def _running(left: Path) -> list[int]:
     """The processes of the demo's network, once its brokers run."""
     limit_s = time.monotonic() + PATIENCE_S

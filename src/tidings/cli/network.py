@@ -26,6 +26,7 @@ _FILE = typer.Argument(..., metavar="FILE", help="The network file (TOML): see d
 def up(
     file: Path = _FILE,
     detach: bool = typer.Option(False, "--detach", "-d", help="Return when all brokers answer; `down` ends them."),
+    until_eof: bool = typer.Option(False, "--until-eof", help="End them also when standard input ends (a pipe)."),
     patience: float = typer.Option(60.0, metavar="SECONDS", help="How long --detach waits for the brokers."),
 ) -> None:
     from tidings.net import supervisor as s
@@ -38,7 +39,7 @@ def up(
         )
     if not detach:
         supervisor = s.Supervisor(network, lambda name, what: typer.echo(f"{name}: {what}"))
-        asyncio.run(supervisor.run())
+        asyncio.run(supervisor.run(until_eof))
         return
     if s.running(file) is not None:
         fail(f"{file}: this network is up already")

@@ -71,12 +71,14 @@ class Supervisor:
         self.restarts = dict.fromkeys(self.brokers, 0)
         self._chance = random.Random()
 
-    async def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+    async def run(self, until_eof: bool = False) -> None:
+        """Until SIGTERM or SIGINT; or until standard input ends, which it also does when whoever started us is killed."""
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
+        if until_eof:
+            _at_eof(loop, ended.set)
         with self._locked():
             watchers = [loop.create_task(self._watch(broker)) for broker in self.brokers]
             await ended.wait()
@@ -138,6 +140,18 @@ class Supervisor:
         text = json.dumps({"supervisor": os.getpid(), "brokers": pids}).encode()
         os.ftruncate(self._run, 0)
         os.pwrite(self._run, text, 0)
+
+
+def _at_eof(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    def heard() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            call()
+
+    try:
+        loop.add_reader(0, heard)
+    except OSError:
+        raise ConfigError("--until-eof: standard input is not a pipe") from None
 
 
 def running(network_file: str | Path) -> dict[str, int] | None:

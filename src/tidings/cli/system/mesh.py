@@ -33,11 +33,12 @@ class Mesh:
     def log(self) -> Path:
         return self.folder / "network.log"
 
-    def start(self) -> None:
+    def start(self, keep: bool = False) -> None:
+        """Unless it is to be kept, it ends with this process, even if that is killed: it waits for the end of a pipe."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidings", "network", "up", str(self.file)],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", "tidings", "network", "up", str(self.file), *([] if keep else ["--until-eof"])],
+                stdin=subprocess.DEVNULL if keep else subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # an interrupt at the terminal is ours: we end it
@@ -48,7 +49,7 @@ class Mesh:
         if process is not None:
             process.terminate()
             try:
-                process.wait(30.0)  # it ends its brokers first
+                process.communicate(timeout=30.0)  # it ends its brokers first
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -51,7 +51,7 @@ def run(
     kept = None
     with _interruptible():
         try:
-            mesh.start()
+            mesh.start(keep)
             report = asyncio.run(_run(settings, mesh, second))
             if keep:
                 mesh.leave()
