@@ -81,6 +81,18 @@ def test_a_busy_link_is_relieved():
     assert {path[1] for path in source.tree.values()} == {"b", "c"}
 
 
+def test_a_home_that_cannot_be_reached_keeps_its_path_and_the_others_move():
+    source = Source("s", per_minute=24)
+    for _ in range(10):
+        known = atlas(source)
+        for broker in ("b", "c"):
+            links = tuple(link for link in known.states[broker].links if link.peer != "h0")
+            known.learn(State(broker, 2, links))
+        source.look(known)
+    assert source.tree["h0"] == ("s", "b", "h0")
+    assert {path[1] for path in source.tree.values()} == {"b", "c"}
+
+
 def test_without_load_the_least_mean_rate_wins():
     source = Source("s", per_minute=1)
     source.tree = {home: ("s", "c", home) for home in HOMES}

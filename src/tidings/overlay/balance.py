@@ -81,7 +81,8 @@ class _Plan:
         self, source: str, tree: dict[str, Path], homes: dict[str, int], atlas: Atlas, kb_per_s: float
     ) -> None:
         self._source = source
-        self._bits = {home: bits for home, bits in homes.items() if bits and home in tree}
+        # A home that cannot be reached now has a path with a link that is gone: there is nothing to choose.
+        self._bits = {home: bits for home, bits in homes.items() if bits and home in tree and atlas.has(tree[home])}
         self._paths = {home: tree[home] for home in self._bits}
         self._kb_per_s = kb_per_s  # of one remembered event
         self._mu: dict[Link, float] = {}
