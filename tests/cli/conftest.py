@@ -1,6 +1,7 @@
 """The command as its user runs it: `tidings` inside this process, which is quick, and `command` as a process of its own."""
 
 import os
+import signal
 import subprocess
 import sysconfig
 from collections.abc import Callable
@@ -42,6 +43,8 @@ def tidings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def started(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
     """Starts the installed command in an empty folder, with pipes at all its ends; the test ends it."""
+    # What a shell runs in the background ignores interrupts, and so would all that is started from there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def start(*arguments: Argument) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
