@@ -4,6 +4,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -59,6 +60,17 @@ def test_a_damaged_file_is_an_error_and_no_crash(tmp_path):
         file.write(b"\xff" * (size - 4096))
     with open_reader(tmp_path) as reader, pytest.raises(StoreError, match=r"tidings\.db"):
         reader.read(0, 1_000)
+
+
+def test_the_writer_leaves_last_and_tidies_up(tmp_path):
+    rig = Rig(tmp_path)
+    rig.write(s.EventRecord(event("e")))
+    closing = threading.Thread(target=rig.store.close)
+    with rig.store._reads():  # somebody still reads
+        closing.start()
+        rig.store._thread.join(0.5)
+    closing.join()
+    assert sorted(file.name for file in tmp_path.glob(FILE + "*") if file.name.endswith(("-wal", "-shm"))) == []
 
 
 def test_a_name_with_every_kind_of_character(tmp_path):

@@ -120,10 +120,10 @@ class Store(Reader):
 
     def close(self) -> None:
         """Write what waits, then end."""
+        super().close()  # first: the last connection to SQLite tidies up, and must be able to write
         with self._lock:
             self._closing = True
         self._news.set()
-        super().close()  # first: the last connection to SQLite tidies up, and must be able to write
         self._thread.join()
 
     def _check_open(self) -> None:
