@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from net_rig import PATIENCE_S
+from store_rig import until
 from tidings.cli.system.world import World
 from tidings.net import supervisor
 
@@ -55,10 +56,7 @@ def test_killed_it_leaves_no_process_behind(started: Callable[..., "subprocess.P
         pids = _running(left)
         process.kill()
         process.communicate(timeout=PATIENCE_S)
-    limit_s = time.monotonic() + PATIENCE_S
-    while any(map(_alive, pids)):
-        assert time.monotonic() < limit_s
-        time.sleep(0.05)
+    until(lambda: not any(map(_alive, pids)))
 
 
 def _running(left: Path) -> list[int]:
